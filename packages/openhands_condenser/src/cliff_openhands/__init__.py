@@ -1,0 +1,1 @@
+"""The OpenHands condenser. Not built yet: issue 4 tracks it."""
