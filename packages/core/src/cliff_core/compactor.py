@@ -1,0 +1,484 @@
+"""The fold over a history: which view of it is sent (DESIGN.md section 6)."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cliff_core import decision, tokens
+from cliff_core.block import MESSAGE_TOKENS, Block, BlockWriter, Dropped
+from cliff_core.config import CliffConfig
+from cliff_core.content import Message, Turn, counted
+from cliff_core.decision import Reason
+from cliff_core.dialects import Dialect
+from cliff_core.tokens import Calibration
+from cliff_core.turns import head_end
+
+logger = logging.getLogger("cliff_core")
+
+Fact = dict[str, Any]
+"""`{"at": messages in that request, "kind": …, "value": …}`: what cannot be derived from a history.
+
+| kind | value | acts |
+|---|---|---|
+| `usage` | [reported tokens, estimated tokens] of the view that was sent | on decisions after `at` |
+| `fixed` | tokens of system prompt and tool schemas outside the history | from `at` on |
+| `limit` | tokens that the provider takes | from `at` on |
+| `forced` | tokens of the view that was rejected | at `at` |
+"""
+
+FACT_KINDS = ("usage", "fixed", "limit", "forced")
+
+
+@dataclass(frozen=True, slots=True)
+class Cliff:
+    """A compaction, as it is recorded. Token figures are of whole requests, corrected by reported usage."""
+
+    number: int
+    """Counts from 1 in the session."""
+    cut: int
+    """Messages of the history before this index are cut away (but for head and pinned ones)."""
+    live_turns: int
+    tokens_before: int
+    tokens_after: int
+    threshold: int
+    """T_eff."""
+    reason: Reason
+    dropped: Dropped
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "number": self.number,
+            "cut": self.cut,
+            "live_turns": self.live_turns,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "threshold": self.threshold,
+            "reason": self.reason,
+            "dropped": {name: getattr(self.dropped, name) for name in Dropped.__slots__},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to send in place of a history."""
+
+    messages: list[Any]
+    """The host's own message objects, but for the block."""
+    tokens: int
+    """Size of the whole request, corrected by reported usage."""
+    threshold: int
+    """T_eff: the size above which the next cliff comes."""
+    cliff: Cliff | None = None
+    """The cliff that this view begins with; on the first view of a growth segment only."""
+    size: int = 0
+    """Messages of the history that it is a view of."""
+    estimate: int = 0
+    """Size of the whole request before correction."""
+    head: int = 0
+    """Messages of the history in the head."""
+    cut: int = 0
+    """History index of the first live message; equal to `head` before the first cliff."""
+    block: str | None = None
+    """Text of the block; None before the first cliff."""
+    pinned: tuple[int, ...] = ()
+    """History indices of the messages that are pinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What the last cliff decided."""
+
+    number: int = 0
+    cut_turn: int = 0
+    block: Block | None = None
+    cliff: Cliff | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The facts that act at a point."""
+
+    facts: int = 0
+    """How many of the facts, in the order in which they act, were taken in."""
+    calibration: Calibration = field(default_factory=Calibration)
+    fixed: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    at: int
+    state: _State
+    known: _Known
+
+
+class Compactor:
+    """Folds a growing history into views; one object a session.
+
+    `dialect` is a message format (`cliff_core.dialects.dialect`), `facts` what an earlier object had learned
+    (`Compactor.facts`): a new object with the same facts gives the same views. Work per call is proportional
+    to what was appended. Not safe for use by several threads at once.
+
+    It never raises for a history: where compaction cannot be done, the view is the history itself and a
+    warning is logged (logger `cliff_core`)."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        config: CliffConfig,
+        facts: Iterable[Fact] = (),
+        count_many: Callable[[Sequence[str]], list[int]] = tokens.count_many,
+    ) -> None:
+        self.dialect = dialect
+        self.config = config
+        self._count_many = count_many
+        self._writer = BlockWriter(config, lambda text: count_many([text])[0])
+        self._facts: list[Fact]
+        self._forced: dict[int, int]  # at -> tokens of the smallest view rejected there
+        self._fixed: int
+        self._set_facts(map(_checked, facts))
+        self._told = False
+        self._history: list[Any]
+        self._messages: list[Message]
+        self._prefix: list[int]
+        """Tokens of the first n messages."""
+        self._head: int | None
+        self._starts: list[int]
+        """Where turns begin."""
+        self._turns: list[Turn]
+        """Complete turns, as far as they were needed."""
+        self._checkpoints: list[_Checkpoint]
+        """One for each turn but the first, before which there is nothing to cut."""
+        self._reset()
+
+    @property
+    def facts(self) -> list[Fact]:
+        """Facts learned so far, for JSON, in the order in which they act."""
+        return [dict(fact) for fact in self._facts]
+
+    def view(self, history: Sequence[Any], fixed_tokens: int = 0) -> View:
+        """The view of a history that was appended to since the last call (or not: then the fold starts again
+        from the last checkpoint before the first difference).
+
+        `fixed_tokens`: system prompt and tool schemas that are sent outside the history."""
+        try:
+            self._take(history)
+            self._fix(fixed_tokens)
+            return self._view()
+        except Exception as error:  # fail open: the host must get what it would have sent without us
+            return self._failed(history, fixed_tokens, error)
+
+    def observe(self, view: View, input_tokens: int) -> None:
+        """The provider counted `input_tokens` for a view, cache reads and writes included."""
+        if input_tokens <= 0 or view.estimate <= 0:
+            return
+        # A report that comes after later requests were sent must not change their decisions.
+        at = max(view.size, len(self._messages))
+        self._learn({"at": at, "kind": "usage", "value": [input_tokens, view.estimate]})
+
+    def overflowed(self, history: Sequence[Any], limit: int | None = None) -> View | None:
+        """The view of `history` was rejected as too long: the next smaller one; None when nothing is left to
+        drop. `limit`: tokens that the provider takes, where it said so.
+
+        Can be called again when that view is rejected too."""
+        try:
+            self._take(history)
+            rejected = self._view()
+            at = self._point()
+            known = limit if limit is not None and limit > 0 else rejected.tokens
+            kept_facts, kept_checkpoints = list(self._facts), list(self._checkpoints)
+            self._rewind(at, keep_forced=True)
+            self._learn({"at": at, "kind": "limit", "value": known})
+            self._learn({"at": at, "kind": "forced", "value": rejected.tokens})
+            smaller = self._view()
+            if smaller.tokens < rejected.tokens:
+                return smaller
+            self._checkpoints = kept_checkpoints
+            self._set_facts(kept_facts)
+        except Exception as error:
+            logger.warning("cliff: the rejected request could not be made smaller (%r)", error)
+        return None
+
+    # --- what is known of the history ----------------------------------------------------------------------
+
+    def _reset(self) -> None:
+        self._history, self._messages, self._prefix = [], [], [0]
+        self._head = None
+        self._starts, self._turns, self._checkpoints = [], [], []
+
+    def _take(self, history: Sequence[Any]) -> None:
+        """Make `history` the known one: drop what differs, parse and count what is new."""
+        history = list(history)
+        same = self._same(history)
+        if same < len(self._history):
+            self._rewind(same)
+        # Later calls are compared with the newest objects: a host keeps those.
+        self._history = history
+        new = [self.dialect.parse(message) for message in self._history[same:]]
+        if not new:
+            return
+        texts: list[str] = []
+        parts: list[tuple[int, int]] = []
+        for message in new:
+            its, known = counted(message.contents)
+            parts.append((len(its), known))
+            texts += its
+        counts = iter(self._count_many(texts))
+        for message, (number, known) in zip(new, parts, strict=True):
+            total = MESSAGE_TOKENS + known + sum(next(counts) for _ in range(number))
+            self._messages.append(message.with_tokens(total))
+            self._prefix.append(self._prefix[-1] + total)
+        if self._head is None:
+            self._head = head_end(self._messages)
+            if self._head is None:
+                return
+            same = self._head
+        for index in range(same, len(self._messages)):
+            if self._messages[index].role == "model" and (
+                index == self._head or self._messages[index - 1].role != "model"
+            ):
+                self._starts.append(index)
+
+    def _same(self, history: list[Any]) -> int:
+        """How many of the first messages are those already known, cache markers aside."""
+        start, end = 0, min(len(history), len(self._history))
+        while True:
+            start = _first_difference(history, self._history, start, end)
+            if start == end:
+                return end
+            if self.dialect.canonical(history[start]) != self.dialect.canonical(self._history[start]):
+                return start
+            start += 1
+
+    def _rewind(self, size: int, keep_forced: bool = False) -> None:
+        """Forget what depends on messages from index `size` on, a decision at `size` included."""
+        while self._checkpoints and self._checkpoints[-1].at >= size:
+            self._checkpoints.pop()
+        if keep_forced:
+            return
+        if any(at > size for at in self._forced):  # it was forced on a history that is no more
+            self._set_facts(f for f in self._facts if f["kind"] != "forced" or f["at"] <= size)
+        del self._messages[size:], self._prefix[size + 1 :]
+        if self._head is not None and self._head >= size:
+            self._head = None
+        while self._starts and (self._head is None or self._starts[-1] >= size):
+            self._starts.pop()
+        while self._turns and self._turns[-1].end >= size:
+            self._turns.pop()
+
+    def _turns_before(self, at: int) -> list[Turn]:
+        """All turns of the first `at` messages; complete ones are built once."""
+        while len(self._turns) + 1 < len(self._starts):
+            number = len(self._turns)
+            start, end = self._starts[number], self._starts[number + 1]
+            self._turns.append(Turn(number + 1, start, tuple(self._messages[start:end])))
+        number = bisect_left(self._starts, at)
+        turns = self._turns[:number]
+        if len(turns) < number or (turns and turns[-1].end > at):  # the newest one still grows
+            start = self._starts[number - 1]
+            turns[number - 1 :] = [Turn(number, start, tuple(self._messages[start:at]))]
+        return turns
+
+    # --- facts ---------------------------------------------------------------------------------------------
+
+    def _fix(self, fixed_tokens: int) -> None:
+        """Note a change of the fixed part. The first figure of a session holds for all of it."""
+        if fixed_tokens != self._fixed:
+            first = not self._checkpoints and not any(fact["kind"] == "fixed" for fact in self._facts)
+            self._learn({"at": 0 if first else len(self._history), "kind": "fixed", "value": fixed_tokens})
+
+    def _learn(self, fact: Fact) -> None:
+        insort(self._facts, fact, key=_acts)
+        self._index(fact)
+
+    def _index(self, fact: Fact) -> None:
+        if fact["kind"] == "fixed":
+            self._fixed = fact["value"]
+        elif fact["kind"] == "forced":
+            self._forced[fact["at"]] = min(fact["value"], self._forced.get(fact["at"], fact["value"]))
+
+    def _set_facts(self, facts: Iterable[Fact]) -> None:
+        self._facts = sorted(facts, key=_acts)
+        self._forced = {}
+        self._fixed = 0
+        for fact in self._facts:
+            self._index(fact)
+
+    def _known_at(self, known: _Known, at: int) -> _Known:
+        while known.facts < len(self._facts) and _acts(fact := self._facts[known.facts]) <= at:
+            kind, value = fact["kind"], fact["value"]
+            if kind == "usage":
+                known = replace(known, calibration=known.calibration.with_pair(value[1], value[0]))
+            elif kind == "fixed":
+                known = replace(known, fixed=value)
+            elif kind == "limit":
+                known = replace(known, limit=value if known.limit is None else min(known.limit, value))
+            known = replace(known, facts=known.facts + 1)
+        return known
+
+    # --- the fold ------------------------------------------------------------------------------------------
+
+    def _point(self) -> int:
+        """Where the decision for the history as a whole falls: after it, or before the model step at its end."""
+        size = len(self._messages)
+        if size and self._starts and self._messages[-1].role == "model":
+            return self._starts[-1]
+        return size
+
+    def _view(self) -> View:
+        state, known = _State(), _Known()
+        if self._checkpoints:
+            state, known = self._checkpoints[-1].state, self._checkpoints[-1].known
+        # The first turn start needs no decision: before it there is only the head.
+        for number in range(len(self._checkpoints) + 1, len(self._starts)):
+            at = self._starts[number]
+            known = self._known_at(known, at)
+            state = self._decide(at, state, known)
+            self._checkpoints.append(_Checkpoint(at, state, known))
+        at = self._point()
+        if not self._checkpoints or at > self._checkpoints[-1].at:
+            known = self._known_at(known, at)
+            # A request to the provider itself asks for no model step: it gets the view as it stands.
+            if at in self._forced or not self._messages or self._messages[-1].role != "trigger":
+                state = self._decide(at, state, known)
+        return self._render(state, self._known_at(known, len(self._messages)), at)
+
+    def _sizes(self, state: _State, known: _Known, end: int) -> tuple[int, int, int]:
+        """Estimates: the whole request of the first `end` messages, its fixed part with head, block and pins."""
+        head = len(self._messages) if self._head is None else self._head
+        fixed = known.fixed + self._prefix[head]
+        extra = 0
+        if state.block is not None:
+            extra = state.block.tokens + state.block.pinned_tokens
+        return fixed + extra + self._prefix[end] - self._prefix[self._cut(state)], fixed, extra
+
+    def _cut(self, state: _State) -> int:
+        head = len(self._messages) if self._head is None else self._head
+        return state.cliff.cut if state.cliff is not None else head
+
+    def _decide(self, at: int, state: _State, known: _Known) -> _State:
+        if self._head is None or at <= self._head:
+            return state
+        rejected = self._forced.get(at)
+        estimate, fixed, _ = self._sizes(state, known, at)
+        pinned = state.block.pinned_tokens if state.block is not None else 0
+        corrected = known.calibration.corrected
+        if rejected is None and corrected(estimate) <= self._threshold(corrected(fixed + pinned), known):
+            return state
+        cut = decision.cliff(
+            self._turns_before(at),
+            self.config,
+            fixed,
+            since=state.cut_turn,
+            block_tokens=state.block.tokens if state.block is not None else 0,
+            pinned_tokens=pinned,
+            limit=known.limit,
+            rejected=rejected,
+            corrected=corrected,
+            writer=self._writer,
+        )
+        if cut is None:
+            return state
+        index = self._starts[cut.index] if cut.index < len(self._starts) else at
+        return _State(
+            number=state.number + 1,
+            cut_turn=cut.index,
+            block=cut.block,
+            cliff=Cliff(
+                number=state.number + 1,
+                cut=min(index, at),
+                live_turns=cut.live_turns,
+                tokens_before=cut.tokens_before,
+                tokens_after=cut.tokens_after,
+                threshold=cut.threshold,
+                reason=cut.reason,
+                dropped=cut.block.dropped,
+            ),
+        )
+
+    def _threshold(self, fixed: int, known: _Known) -> int:
+        return decision.effective_threshold(self.config, fixed, known.limit)
+
+    def _render(self, state: _State, known: _Known, at: int) -> View:
+        history = self._history
+        estimate, fixed, _ = self._sizes(state, known, len(self._messages))
+        corrected = known.calibration.corrected
+        pinned = state.block.pinned_tokens if state.block is not None else 0
+        threshold = self._threshold(corrected(fixed + pinned), known)
+        if threshold > self.config.threshold_tokens and not self._told:
+            self._told = True
+            logger.warning(
+                "cliff: threshold_tokens=%d is too small here: system prompt, tools and task leave too little room; "
+                "%d is used, the smallest that works",
+                self.config.threshold_tokens,
+                threshold,
+            )
+        head = len(history) if self._head is None else self._head
+        view = View(list(history), corrected(estimate), threshold, None, len(history), estimate, head, head)
+        if state.block is None or state.cliff is None:
+            return view
+        cliff = state.cliff
+        pins = [history[index] for index in state.block.pinned]
+        return replace(
+            view,
+            messages=[*self._with_block(history[:head], state.block.text), *pins, *history[cliff.cut :]],
+            cliff=cliff if self._decided_here(state, at) else None,
+            cut=cliff.cut,
+            block=state.block.text,
+            pinned=state.block.pinned,
+        )
+
+    def _decided_here(self, state: _State, at: int) -> bool:
+        """Whether the cliff of `state` was decided at point `at` and not at an earlier one."""
+        earlier = [c for c in self._checkpoints[-2:] if c.at < at]
+        return not earlier or earlier[-1].state.number < state.number
+
+    def _with_block(self, head: list[Any], text: str) -> list[Any]:
+        messages = self._messages[: len(head)]
+        if self.config.merge_block:
+            for index in range(len(head) - 1, -1, -1):
+                if messages[index].role == "user":
+                    merged = self.dialect.merge_block(head[index], text)
+                    if merged is not None:
+                        return [*head[:index], merged, *head[index + 1 :]]
+                    break
+        index = self.dialect.block_index(messages)
+        return [*head[:index], self.dialect.block_message(text), *head[index:]]
+
+    def _failed(self, history: Sequence[Any], fixed_tokens: int, error: Exception) -> View:
+        logger.warning("cliff: the history is sent as it is: it could not be compacted (%r)", error, exc_info=error)
+        self._reset()
+        return View(list(history), 0, self.config.threshold_tokens, size=len(history), head=len(history))
+
+
+def _acts(fact: Fact) -> int:
+    """From which decision point on a fact acts: usage is known once its request was answered."""
+    at: int = fact["at"]
+    return at + 1 if fact["kind"] == "usage" else at
+
+
+def _checked(fact: Mapping[str, Any]) -> Fact:
+    if set(fact) != {"at", "kind", "value"} or fact["kind"] not in FACT_KINDS:
+        raise ValueError(f"not a fact of a session: {fact!r}; expected at, kind ({', '.join(FACT_KINDS)}) and value")
+    return dict(fact)
+
+
+def _first_difference(one: Sequence[Any], other: Sequence[Any], start: int, end: int) -> int:
+    """Index of the first element from `start` to `end` that differs; `end` if none does.
+
+    Slices are compared as a whole, element by element by identity first: a step costs microseconds
+    however long the history is."""
+    if one[start:end] == other[start:end]:
+        return end
+    while end - start > 1:
+        middle = (start + end) // 2
+        if one[start:middle] == other[start:middle]:
+            start = middle
+        else:
+            end = middle
+    return start

@@ -1,0 +1,469 @@
+"""The fold on the awkward histories; a character is a token, a message has 4 of its own."""
+
+import copy
+import itertools
+import json
+import logging
+
+import pytest
+
+from cliff_core import CliffConfig, Compactor, View, dialect
+from cliff_core.block import OPENING
+
+CHAT = dialect("chat")
+SYSTEM = {"role": "system", "content": "rules"}
+TASK = {"role": "user", "content": "the task"}
+
+
+def characters(texts):
+    return [len(text) for text in texts]
+
+
+def compactor(threshold=2_000, facts=(), preset="paper", dialect=CHAT, **options):
+    config = CliffConfig.preset(preset, threshold_tokens=threshold, **options)
+    return Compactor(dialect, config, facts, characters)
+
+
+def step(number, result="r" * 600, calls=1):
+    ids = [f"call_{number}_{n}" for n in range(calls)]
+    return [
+        {
+            "role": "assistant",
+            "content": f"thought {number}",
+            "tool_calls": [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {"name": "bash", "arguments": '{"command": "ls"}'},
+                }
+                for call_id in ids
+            ],
+        },
+        *({"role": "tool", "tool_call_id": call_id, "content": result} for call_id in ids),
+    ]
+
+
+def session(steps, **arguments):
+    return [SYSTEM, TASK, *(m for n in range(steps) for m in step(n, **arguments))]
+
+
+def requests(history):
+    """The histories that were sent: before each model step, and the last one."""
+    ends = [i for i, m in enumerate(history) if m["role"] == "assistant"]
+    return [history[:end] for end in [*ends, len(history)]]
+
+
+def block_of(view: View):
+    assert view.block is not None
+    (message,) = [m for m in view.messages if m.get("content") == view.block]
+    return message
+
+
+def test_below_the_threshold_the_view_is_the_history():
+    history = session(2)
+    view = compactor().view(history, fixed_tokens=7)
+    assert view.messages == history
+    assert all(one is other for one, other in zip(view.messages, history, strict=True))
+    assert (view.cliff, view.block, view.head, view.cut, view.size) == (None, None, 2, 2, 6)
+    # system, task, then twice: thought, call name, arguments, result
+    assert view.tokens == view.estimate == 7 + (4 + 5) + (4 + 8) + 2 * (4 + 9 + 4 + 17 + 4 + 600)
+
+
+def test_a_cliff_keeps_head_and_newest_turns_as_they_are():
+    history = session(6)
+    fold = compactor()
+    views = [fold.view(request) for request in requests(history)]
+    cliffs = [view.cliff for view in views]
+    assert [cliff and cliff.number for cliff in cliffs] == [None, None, None, None, 1, 2, 3]
+    view, cliff = views[4], cliffs[4]
+    assert cliff is not None
+    assert view.messages[:2] == [SYSTEM, TASK]
+    assert block_of(view) is view.messages[2]
+    assert all(a is b for a, b in zip(view.messages[3:], history[4:10], strict=True))
+    assert (cliff.cut, cliff.live_turns, cliff.reason, view.cut) == (4, 3, "threshold", 4)
+    assert cliff.tokens_before == 21 + 4 * 638
+    assert cliff.tokens_after == view.tokens == 21 + 3 * 638 + 4 + len(view.block)
+    assert cliff.as_dict() == {
+        "number": 1,
+        "cut": 4,
+        "live_turns": 3,
+        "tokens_before": 2573,
+        "tokens_after": view.tokens,
+        "threshold": 2000,
+        "reason": "threshold",
+        "dropped": {"turns": 1, "results": 1, "characters": 600, "excerpts": 0},
+    }
+
+
+def test_the_block_byte_for_byte():
+    history = session(4)
+    view = compactor().view(history)
+    assert block_of(view) == {
+        "role": "user",
+        "content": OPENING
+        + "<turn 1>\n<thought>thought 0</thought>\n<call>bash ls</call>\n"
+        + '<result dropped="600 characters"/>\n',
+    }
+
+
+def test_the_cliff_is_said_on_the_first_view_of_a_growth_segment_only():
+    history = session(12)
+    fold = compactor(threshold=4_000)
+    numbers = [view.cliff and view.cliff.number for view in map(fold.view, requests(history))]
+    assert numbers == [*[None] * 7, 1, None, None, 2, None, None]
+    assert compactor(threshold=4_000).view(history).cliff is None
+
+
+def test_between_cliffs_views_are_append_only():
+    fold = compactor(threshold=2_000, preset="default")
+    views = [fold.view(request) for request in requests(session(30))]
+    assert sum(view.cliff is not None for view in views) >= 5
+    for before, after in itertools.pairwise(views):
+        if after.cliff is None:
+            assert after.messages[: len(before.messages)] == before.messages
+
+
+def test_the_previous_block_is_discarded():
+    fold = compactor(threshold=2_000)
+    blocks = [view.block for view in map(fold.view, requests(session(20))) if view.cliff]
+    for older, newer in itertools.pairwise(blocks):
+        turns = [line for line in older.splitlines() if line.startswith("<turn ")]
+        assert not any(turn in newer for turn in turns)
+
+
+def test_a_cold_start_at_any_point_gives_the_same_bytes():
+    fold = compactor(threshold=1_700, preset="default")
+    for request in requests(session(15, calls=2)):
+        warm = fold.view(request)
+        cold = compactor(threshold=1_700, preset="default").view(request)
+        assert json.dumps(cold.messages) == json.dumps(warm.messages)
+        assert cold.tokens == warm.tokens
+
+
+def test_the_history_is_not_touched():
+    history = session(12)
+    before = copy.deepcopy(history)
+    fold = compactor()
+    for request in requests(history):
+        fold.view(request)
+    assert history == before
+
+
+# --- awkward histories ---------------------------------------------------------------------------------------
+
+
+def test_a_request_without_an_answer_is_decided_again():
+    history = session(4)
+    fold = compactor()
+    tentative = fold.view(history)
+    assert tentative.cliff is not None
+    grown = [*history, {"role": "user", "content": "also " * 10}]
+    view = fold.view(grown)
+    assert view.cliff is not None
+    assert view.cliff.number == 1
+    assert view.messages == compactor().view(grown).messages
+    assert view.messages[-1] is grown[-1]
+
+
+def test_parallel_results_that_arrive_one_at_a_time():
+    history = session(5, calls=2)
+    cold = compactor().view(history)
+    fold = compactor()
+    for end in range(1, len(history) + 1):
+        view = fold.view(history[:end])
+        calls = {c["id"] for m in view.messages for c in m.get("tool_calls", ())}
+        results = {m["tool_call_id"] for m in view.messages if m["role"] == "tool"}
+        assert results <= calls
+    assert view.messages == cold.messages
+
+
+def test_an_edited_last_message_restarts_from_the_last_checkpoint():
+    history = session(8)
+    fold = compactor()
+    fold.view(history)
+    edited = [*history[:-1], {**history[-1], "content": "another"}]
+    assert fold.view(edited).messages == compactor().view(edited).messages
+    shorter = history[:9]
+    assert fold.view(shorter).messages == compactor().view(shorter).messages
+    assert fold.view(history).messages == compactor().view(history).messages
+
+
+def test_a_prefilled_reply_gets_the_view_of_its_step():
+    history = session(4)
+    prefilled = [*history, {"role": "assistant", "content": "I will"}]
+    fold = compactor()
+    sent, continued = fold.view(history), fold.view(prefilled)
+    assert sent.cliff is not None
+    assert continued.messages == [*sent.messages, prefilled[-1]]
+    whole = [*history, {"role": "assistant", "content": "I will do it"}, TASK]
+    assert fold.view(whole).messages == compactor().view(whole).messages
+
+
+def test_a_late_result_is_never_parted_from_its_call():
+    asked = step("slow")
+    late = {"role": "tool", "tool_call_id": "call_slow_0", "content": "late"}
+    history = [SYSTEM, TASK, asked[0], *(m for n in range(6) for m in step(n)), late]
+    history += [m for n in range(7, 10) for m in step(n)]
+    fold = compactor()
+    for request in requests(history):
+        view = fold.view(request)
+        calls = [c["id"] for m in view.messages for c in m.get("tool_calls", ())]
+        assert all(m["tool_call_id"] in calls for m in view.messages if m["role"] == "tool")
+        if late not in request:
+            assert view.messages == request, "no cut while the call is open"
+    assert view.block is not None
+
+
+def test_repeated_call_ids_pair_by_position():
+    history = [SYSTEM, TASK, *(step("same") * 9)]
+    view = compactor().view(history)
+    assert view.block is not None
+    assert view.block.count("<call>bash ls</call>\n<result") == view.block.count("<call>")
+
+
+def test_no_user_message():
+    history = [SYSTEM, *(m for n in range(6) for m in step(n))]
+    view = compactor().view(history)
+    assert view.head == 1
+    assert view.messages[0] is SYSTEM
+    assert block_of(view) is view.messages[1]
+    assert all(a is b for a, b in zip(view.messages[2:], history[-6:], strict=True))
+
+
+def test_a_greeting_before_the_task_is_part_of_the_head():
+    greeting = {"role": "assistant", "content": "Hello, what shall I do?"}
+    history = [SYSTEM, greeting, TASK, *(m for n in range(6) for m in step(n))]
+    view = compactor().view(history)
+    assert view.messages[:3] == [SYSTEM, greeting, TASK]
+    assert block_of(view) is view.messages[3]
+
+
+def test_a_turn_larger_than_the_threshold():
+    huge = [*session(1), *step(1, result="x" * 5_000)]
+    view = compactor(preset="default", path_index_chars=0).view(huge)
+    assert view.messages == huge, "a cut would free less than a quarter"
+    huge = [*session(3), *step(3, result="x" * 5_000)]
+    paper = compactor().view(huge)
+    assert paper.cliff is not None
+    assert paper.messages[-1] is huge[-1]
+    on = [*huge, *step(4), *step(5)]
+    assert compactor(preset="default").view(on).tokens <= 3_000
+
+
+def test_a_growing_tool_list():
+    history = session(9)
+    fold = compactor(threshold=2_000)
+    views = [fold.view(request, fixed_tokens=300 if len(request) > 10 else 0) for request in requests(history)]
+    facts = json.loads(json.dumps(fold.facts))
+    assert facts == [{"at": 12, "kind": "fixed", "value": 300}]
+    for request, view in zip(requests(history), views, strict=True):
+        again = compactor(threshold=2_000, facts=[f for f in facts if f["at"] <= len(request)])
+        assert again.view(request, 300 if len(request) > 10 else 0).messages == view.messages
+
+
+def test_the_first_fixed_part_holds_from_the_start():
+    history = session(9)
+    growing = compactor(threshold=2_000)
+    views = [growing.view(request, 500) for request in requests(history)]
+    cold = compactor(threshold=2_000).view(history, 500)
+    assert cold.messages == views[-1].messages
+    assert growing.facts == [{"at": 0, "kind": "fixed", "value": 500}]
+
+
+def test_cache_markers_do_not_restart_the_fold():
+    anthropic = dialect("anthropic")
+    text = {"type": "text", "text": "the task"}
+    mark = {"cache_control": {"type": "ephemeral"}}
+    parsed = []
+
+    class Counting:
+        def __getattr__(self, name):
+            return getattr(anthropic, name)
+
+        def parse(self, message):
+            parsed.append(message)
+            return anthropic.parse(message)
+
+    fold = compactor(dialect=Counting())
+    fold.view([{"role": "user", "content": [{**text, **mark}]}])
+    grown = [
+        {"role": "user", "content": "the task"},
+        {"role": "assistant", "content": "hello"},
+        {"role": "user", "content": [{"type": "text", "text": "more", **mark}]},
+    ]
+    view = fold.view(grown)
+    assert parsed == [{"role": "user", "content": [{**text, **mark}]}, *grown[1:]]
+    assert view.messages[0] is grown[0], "the newest copy is sent"
+
+
+def test_a_request_to_the_provider_itself_gets_the_view_as_it_stands():
+    responses = dialect("responses")
+    history = [
+        {"type": "message", "role": "user", "content": "the task"},
+        *(
+            item
+            for n in range(6)
+            for item in (
+                {"type": "function_call", "call_id": f"c{n}", "name": "bash", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": f"c{n}", "output": "r" * 600},
+            )
+        ),
+    ]
+    fold = compactor(dialect=responses, threshold=3_200)
+    before = fold.view(history[:-2])
+    aside = fold.view([*history, {"type": "compaction_trigger"}])
+    assert aside.messages == [*before.messages, *history[-2:], {"type": "compaction_trigger"}]
+    assert fold.view(history).cliff is not None
+
+
+# --- facts ---------------------------------------------------------------------------------------------------
+
+
+def test_reported_usage_drives_the_threshold():
+    history = session(12)
+    fold = compactor(threshold=4_500)
+    asked = requests(history)
+    view = fold.view(asked[4])
+    assert view.cliff is None
+    fold.observe(view, view.estimate + 1_000)
+    view = fold.view(asked[5])
+    assert view.tokens == view.estimate + 1_000
+    assert view.cliff is None
+    assert fold.view(asked[6]).cliff is not None
+    assert compactor(threshold=4_500).view(asked[6]).cliff is None
+    assert fold.facts == [{"at": 10, "kind": "usage", "value": [3573, 2573]}]
+    cold = compactor(threshold=4_500, facts=fold.facts)
+    assert cold.view(asked[6]).messages == fold.view(asked[6]).messages
+
+
+def test_a_report_that_comes_late_changes_no_decision_that_was_made():
+    history = session(9)
+    asked = requests(history)
+    fold = compactor(threshold=5_500)
+    early = fold.view(asked[2])
+    views = [fold.view(request) for request in asked[3:8]]
+    fold.observe(early, early.estimate + 2_000)
+    later = fold.view(asked[8])
+    assert later.cliff is not None
+    assert all(view.cliff is None for view in views)
+    assert compactor(threshold=5_500, facts=fold.facts).view(asked[8]).messages == later.messages
+
+
+def test_usage_that_says_nothing_is_ignored():
+    fold = compactor()
+    fold.observe(fold.view(session(1)), 0)
+    fold.observe(View([], 0, 0), 5)
+    assert fold.facts == []
+
+
+def test_facts_of_another_kind_are_rejected():
+    with pytest.raises(ValueError, match="not a fact of a session"):
+        compactor(facts=[{"at": 1, "kind": "guess", "value": 2}])
+
+
+# --- rejected requests ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_a_rejected_request_is_made_smaller_until_nothing_is_left(preset):
+    history = session(5)
+    fold = compactor(threshold=100_000, preset=preset)
+    sizes = [fold.view(history).tokens]
+    while (view := fold.overflowed(history)) is not None:
+        sizes.append(view.tokens)
+        assert view.cliff is not None
+        assert (view.cliff.number, view.cliff.reason) == (1, "forced")
+        again = compactor(threshold=100_000, preset=preset, facts=fold.facts).view(history)
+        assert again.messages == view.messages
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes) > 2
+    last = fold.view(history)
+    assert last.messages[:2] == [SYSTEM, TASK]
+    assert len(last.messages) == 3, "head and block"
+
+
+def test_a_rejected_block_is_not_the_previous_block():
+    history = session(7)
+    fold = compactor(threshold=2_000)
+    asked = requests(history)
+    for request in asked[:-1]:
+        fold.view(request)
+    first = fold.view(history)
+    assert first.cliff is not None
+    smaller = fold.overflowed(history)
+    assert smaller is not None
+    assert smaller.cliff is not None
+    assert smaller.cliff.number == first.cliff.number
+    shown = {line for line in first.block.splitlines() if line.startswith("<turn ")}
+    assert shown < {line for line in smaller.block.splitlines() if line.startswith("<turn ")}
+
+
+def test_a_learned_limit_holds_from_then_on():
+    history = session(30)
+    fold = compactor(threshold=100_000)
+    asked = requests(history)
+    fold.view(asked[20])
+    view = fold.overflowed(asked[20], limit=4_000)
+    assert view is not None
+    assert view.tokens <= 3_800
+    assert view.threshold == 3_800
+    sizes = [fold.view(request).tokens for request in asked[21:]]
+    assert max(sizes) <= 3_800
+    cold = compactor(threshold=100_000, facts=fold.facts)
+    assert cold.view(history).messages == fold.view(history).messages
+
+
+def test_a_cliff_that_was_forced_on_a_history_that_is_no_more_is_forgotten():
+    history = session(5)
+    fold = compactor(threshold=100_000)
+    fold.view(history)
+    assert fold.overflowed(history, limit=90_000) is not None
+    edited = [*history[:-1], {**history[-1], "content": "short"}]
+    assert fold.view(edited).block is None
+    assert fold.facts == [{"at": 12, "kind": "limit", "value": 90_000}]
+
+
+def test_nothing_to_drop():
+    fold = compactor()
+    assert fold.overflowed([SYSTEM, TASK]) is None
+    assert fold.facts == []
+
+
+# --- fail open -----------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_compacted_is_sent_as_it_is_and_said(caplog):
+    class Broken:
+        def __getattr__(self, name):
+            return getattr(CHAT, name)
+
+        def block_message(self, text):
+            raise RuntimeError("no block today")
+
+    history = session(6)
+    fold = compactor(dialect=Broken())
+    with caplog.at_level(logging.WARNING, "cliff_core"):
+        view = fold.view(history)
+    assert view.messages == history
+    assert "no block today" in caplog.text
+    assert fold.view(history[:4]).messages == history[:4]
+
+
+def test_the_raised_threshold_is_told_once(caplog):
+    fold = compactor(threshold=1_000, preset="default")
+    with caplog.at_level(logging.WARNING, "cliff_core"):
+        for request in requests(session(4)):
+            view = fold.view(request, fixed_tokens=4_000)
+    assert view.threshold == 8_028
+    assert [record.getMessage() for record in caplog.records] == [
+        "cliff: threshold_tokens=1000 is too small here: system prompt, tools and task leave too little room; "
+        "8028 is used, the smallest that works"
+    ]
+
+
+def test_merge_block_keeps_the_task_as_a_prefix():
+    history = session(6)
+    view = compactor(merge_block=True).view(history)
+    assert view.block is not None
+    assert view.messages[1] == {"role": "user", "content": f"the task\n\n{view.block}"}
+    assert view.messages[2] is history[-6]
