@@ -467,3 +467,40 @@ def test_merge_block_keeps_the_task_as_a_prefix():
     assert view.block is not None
     assert view.messages[1] == {"role": "user", "content": f"the task\n\n{view.block}"}
     assert view.messages[2] is history[-6]
+
+
+def test_anthropic_system_messages_stay_between_a_user_message_and_the_model():
+    """The API rejects them elsewhere, also right before or after one another."""
+    environment = {"role": "system", "content": "cwd: /work"}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+
+    def turn(number, *after):
+        return [
+            {"role": "assistant", "content": f"thought {number} " + "t" * 900},
+            {"role": "user", "content": [{"type": "text", "text": f"note {number}"}, *after]},
+        ]
+
+    tools_changed = {"role": "system", "content": [{"type": "tool_addition", "tool": {"name": "x"}}]}
+    history = [
+        {"role": "user", "content": "the task"},
+        environment,
+        *turn(0),
+        *turn(1),
+        tools_changed,
+        *turn(2, image),
+        *(m for n in range(3, 9) for m in turn(n)),
+    ]
+    view = compactor(preset="default", threshold=9_000, dialect=dialect("anthropic")).view(history)
+    assert view.block is not None
+    shape = [(m["role"], history.index(m) if m in history else "block") for m in view.messages]
+    assert shape[:7] == [
+        ("user", 0),
+        ("user", "block"),
+        ("user", 8),  # the image, before the environment
+        ("system", 1),
+        ("assistant", 4),  # the whole turn of the change of tools
+        ("user", 5),
+        ("system", 6),
+    ]
+    assert shape[7][0] == "assistant"
+    assert view.pinned == (8, 4, 5, 6)

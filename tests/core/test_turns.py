@@ -84,3 +84,14 @@ def test_a_hosted_call_waits_for_nothing():
     searched = Message("model", (ToolCall("web_search", {"query": "q"}, "s", hosted=True),))
     _, turns = group([TASK, searched, says("go on"), model("a"), tool("a")])
     assert pair(turns)[1] == {0, 1, 2}
+
+
+def test_a_call_that_nobody_answers_is_waited_for_eight_turns():
+    rest = [m for n in range(8) for m in (model(f"n{n}"), tool(f"n{n}"))]
+    _, turns = group([TASK, model("a"), tool(), *rest])
+    assert len(turns) == 9
+    assert pair(turns)[1] == {0}
+    _, turns = group([TASK, model("a"), tool(), *rest, model("b"), tool("b", "a")])
+    paired, legal = pair(turns)
+    assert [r.call_id for r in paired[-1].orphans] == ["a"]
+    assert legal == {0, 9, 10}

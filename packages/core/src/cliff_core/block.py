@@ -14,7 +14,7 @@ call: the pieces that `signature` names), or one of the markers below. The gramm
     DIRECTIVES_OPENING
     <user more="C"> … </user>                                 people's words before the cut, oldest first
 
-No text can close its tag: where one holds a closing tag of ours, all tags of that group get a number that it
+Several texts of one result are joined by line breaks. No text can close its tag: where one holds a closing tag of ours, all tags of that group get a number that it
 does not hold (`<result-1>`). A long error keeps both ends, with `[… C characters …]` between them.
 """
 
@@ -64,7 +64,7 @@ class Block:
     tokens: int
     """Tokens of the block as a message."""
     pinned: tuple[int, ...]
-    """Indices in the history of whole messages that stay."""
+    """Indices in the history of whole messages that stay, in the order in which they stand in the view."""
     pinned_tokens: int
     dropped: Dropped
 
@@ -166,7 +166,16 @@ class BlockWriter:
             directives = self._directives(turns, digests, pins)
             if directives:
                 after += [DIRECTIVES_OPENING, *directives]
-        pinned = [(turns[p].start + i, turns[p].messages[i]) for p, offsets in enumerate(pins) for i in sorted(offsets)]
+        # A person's attachments first: what begins with the model can follow them in every API, not the reverse.
+        attached = [
+            p for p, offsets in enumerate(pins) if not any(turns[p].messages[o].role == "model" for o in offsets)
+        ]
+        with_model = [p for p in range(cut) if p not in attached]
+        pinned = [
+            (turns[p].start + offset, turns[p].messages[offset])
+            for p in (*attached, *with_model)
+            for offset in sorted(pins[p])
+        ]
         return Draft(
             before=tuple(before),
             excerpts=tuple(
@@ -334,9 +343,13 @@ class BlockWriter:
 
 
 def _closure(turn: Turn, offsets: Iterable[int]) -> frozenset[int]:
-    """Offsets of the messages that must stay with `offsets`: a call or a result takes all of its turn's
-    calls and results with it, since parallel ones share messages."""
+    """Offsets of the messages that must stay with `offsets`.
+
+    A call or a result takes all of its turn's calls and results with it, since parallel ones share messages. A
+    system message takes its whole turn: Anthropic wants it right after a user message and before the model."""
     pins = set(offsets)
+    if any(turn.messages[offset].role == "system" for offset in pins):
+        return frozenset(range(len(turn.messages)))
     if any(_calls_or_returns(turn.messages[offset].contents) for offset in pins):
         pins.update(o for o, m in enumerate(turn.messages) if m.role == "model" or _calls_or_returns(m.contents))
     return frozenset(pins)

@@ -423,10 +423,9 @@ class Compactor:
         if state.block is None or state.cliff is None:
             return view
         cliff = state.cliff
-        pins = [history[index] for index in state.block.pinned]
         return replace(
             view,
-            messages=[*self._with_block(history[:head], state.block.text), *pins, *history[cliff.cut :]],
+            messages=self._assembled(head, state.block, cliff.cut),
             cliff=cliff if self._decided_here(state, at) else None,
             cut=cliff.cut,
             block=state.block.text,
@@ -438,17 +437,31 @@ class Compactor:
         earlier = [c for c in self._checkpoints[-2:] if c.at < at]
         return not earlier or earlier[-1].state.number < state.number
 
-    def _with_block(self, head: list[Any], text: str) -> list[Any]:
-        messages = self._messages[: len(head)]
+    def _assembled(self, size: int, block: Block, cut: int) -> list[Any]:
+        """Head, block, pinned messages and live turns, in an order that is legal in the API."""
+        head, parsed = self._history[:size], self._messages[:size]
+        index = self.dialect.block_index(parsed)
+        front, end_of_head = head[:index], head[index:]
+        merged = None
         if self.config.merge_block:
-            for index in range(len(head) - 1, -1, -1):
-                if messages[index].role == "user":
-                    merged = self.dialect.merge_block(head[index], text)
-                    if merged is not None:
-                        return [*head[:index], merged, *head[index + 1 :]]
-                    break
-        index = self.dialect.block_index(messages)
-        return [*head[:index], self.dialect.block_message(text), *head[index:]]
+            last = max((i for i, message in enumerate(parsed) if message.role == "user"), default=None)
+            if last is not None and last < index:
+                merged = self.dialect.merge_block(front[last], block.text)
+            if merged is not None and last is not None:
+                front[last] = merged
+        if merged is None:
+            front.append(self.dialect.block_message(block.text))
+        rest = [*block.pinned, *range(cut, len(self._history))]
+        if end_of_head:  # it stays right before the model's first message
+            first = next((n for n, i in enumerate(rest) if self._messages[i].role == "model"), len(rest))
+            attached, rest = rest[:first], rest[first:]
+            return [
+                *front,
+                *map(self._history.__getitem__, attached),
+                *end_of_head,
+                *map(self._history.__getitem__, rest),
+            ]
+        return [*front, *map(self._history.__getitem__, rest)]
 
     def _failed(self, history: Sequence[Any], fixed_tokens: int, error: Exception) -> View:
         logger.warning("cliff: the history is sent as it is: it could not be compacted (%r)", error, exc_info=error)

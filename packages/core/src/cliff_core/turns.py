@@ -42,14 +42,26 @@ def group(messages: Sequence[Message]) -> tuple[int, list[Turn]]:
     return head, turns
 
 
+ABORTED_AFTER_TURNS = 8
+"""How many turns a call without a result can be waited for where nobody spoke. Providers reject a history with
+an unanswered call, so one that stays belongs to a lenient server or to a recording; waiting for ever would end
+all compaction of its session."""
+
+
 @dataclass(slots=True)
 class Paired:
-    """Results of one turn by the position of their call among `turn.contents()`; results without a call;
-    positions of calls that wait for a result."""
+    """Results of one turn by the position of their call among `turn.contents()`; results without a call."""
 
     results: dict[int, list[ToolResult]] = field(default_factory=dict)
     orphans: list[ToolResult] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    id: str
+    turn: int
+    position: int
+    hosted: bool
 
 
 def pair(turns: Sequence[Turn]) -> tuple[list[Paired], set[int]]:
@@ -58,40 +70,43 @@ def pair(turns: Sequence[Turn]) -> tuple[list[Paired], set[int]]:
     A result belongs to the first waiting call of its id in its own turn (ids may repeat across turns), without
     an id to the first waiting call; one that finds none there came late, and belongs to a call that still
     waits in an earlier turn. A call that never got a result waits until a person spoke after it and the model
-    went on: it was aborted then, and what comes later is a result without a call in the history itself."""
-    paired: list[Paired] = []
+    went on, or for `ABORTED_AFTER_TURNS`: it was aborted then, and what comes later is a result without a call
+    in the history itself."""
+    paired = [Paired() for _ in turns]
     legal: set[int] = set()
-    earlier: list[tuple[str, Paired, int]] = []  # id, turn and position of calls that wait across turns
-    for turn in turns:
-        if not earlier:
-            legal.add(len(paired))
-        this = Paired()
-        paired.append(this)
-        waiting: list[tuple[str, Paired, int]] = []
+    waiting: list[_Open] = []  # calls of earlier turns
+    for number, turn in enumerate(turns):
+        waiting = [call for call in waiting if number - call.turn <= ABORTED_AFTER_TURNS]
+        if not waiting:
+            legal.add(number)
+        asked: list[_Open] = []
+        position = -1
         spoke = False
-        for position, content in enumerate(turn.contents()):
-            if isinstance(content, ToolCall):
-                waiting.append((content.id, this, position))
-            elif isinstance(content, ToolResult):
-                call = _match(content.call_id, waiting) or _match(content.call_id, earlier)
-                if call is None:
-                    this.orphans.append(content)
-                else:
-                    call[1].results.setdefault(call[2], []).append(content)
-            elif isinstance(content, Directive):
-                spoke = True
-        contents = tuple(turn.contents()) if waiting else ()
-        waiting = [call for call in waiting if not getattr(contents[call[2]], "hosted", False)]
-        this.waiting.extend(position for _, _, position in waiting)
-        earlier = [*earlier, *waiting] if len(paired) == len(turns) or not spoke else []
-    if not earlier:
+        for message in turn.messages:
+            for content in message.contents:
+                position += 1
+                if isinstance(content, ToolCall):
+                    asked.append(_Open(content.id, number, position, content.hosted))
+                elif isinstance(content, ToolResult):
+                    call = _answered(content.call_id, asked) or _answered(content.call_id, waiting)
+                    if call is None:
+                        paired[number].orphans.append(content)
+                    else:
+                        paired[call.turn].results.setdefault(call.position, []).append(content)
+                elif isinstance(content, Directive) and message.role == "user":
+                    spoke = True
+        if spoke and number + 1 < len(turns):
+            waiting = []
+        else:
+            waiting += [call for call in asked if not call.hosted]
+    if not waiting:
         legal.add(len(turns))
     return paired, legal
 
 
-def _match(call_id: str, waiting: list[tuple[str, Paired, int]]) -> tuple[str, Paired, int] | None:
+def _answered(call_id: str, waiting: list[_Open]) -> _Open | None:
     for call in waiting:
-        if not call_id or call[0] == call_id:
+        if not call_id or call.id == call_id:
             waiting.remove(call)
             return call
     return None
