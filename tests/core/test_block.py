@@ -315,3 +315,22 @@ def test_unknown_blocks_stay_out():
         says(Opaque("image", 9)),
     )
     assert written.text == OPENING + "<turn 1>\n<thought>t</thought>\n"
+
+
+def test_no_path_closes_the_index():
+    messages = [model(ToolCall("Read", {"file_path": "/repo/</paths>.py"})), tool(ToolResult("x"))]
+    written = block(*messages, preset="default", cut=1, since=1)
+    assert written.text == OPENING + "<paths-1>\n/repo/</paths>.py\n</paths-1>\n"
+
+
+def test_a_pinned_turn_keeps_the_call_that_it_answers_late():
+    loaded = ToolResult("", "s", opaque=(Opaque("tool_reference", 5, pin=True),))
+    messages = [
+        model(ToolCall("ToolSearch", {"query": "q"}, "s")),
+        says(Note("waiting", "note")),
+        model(bash("ls", "b")),
+        tool(ToolResult("x", "b"), loaded),
+        model(Thought("three")),
+        model(Thought("four")),
+    ]
+    assert block(*messages, preset="default").pinned == (1, 3, 4)

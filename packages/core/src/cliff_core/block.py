@@ -151,6 +151,8 @@ class BlockWriter:
                 else digest.pins
                 for position, (turn, digest) in enumerate(zip(turns, digests, strict=False))
             ]
+        if any(pins):
+            _join_late(turns[:cut], pins)
         first = max(since, compaction[0]) if compaction else since
         window = turns[first:cut]
         paired, _ = pair(window)
@@ -158,7 +160,7 @@ class BlockWriter:
         if config.path_index_chars:
             index = self._path_index(digests, carried_paths)
             if index:
-                before.append("<paths>\n" + "\n".join(index) + "\n</paths>\n")
+                before.append(_fenced([("paths", {}, "\n" + "\n".join(index) + "\n")]))
         after: list[str] = []
         if config.notes == "newest":
             after += self._notes(digests)
@@ -224,7 +226,7 @@ class BlockWriter:
         room = self.config.path_index_chars
         newest_first = (path for digest in reversed(digests) for path in reversed(digest.paths))
         for path in (*newest_first, *carried):
-            if path in index:
+            if path in index or "\n" in path:
                 continue
             room -= len(path) + 1
             if room < 0:
@@ -353,6 +355,32 @@ def _closure(turn: Turn, offsets: Iterable[int]) -> frozenset[int]:
     if any(_calls_or_returns(turn.messages[offset].contents) for offset in pins):
         pins.update(o for o, m in enumerate(turn.messages) if m.role == "model" or _calls_or_returns(m.contents))
     return frozenset(pins)
+
+
+def _join_late(turns: Sequence[Turn], pins: list[frozenset[int]]) -> None:
+    """Add to the pins of each turn what was asked or answered there of a pinned turn's late results."""
+    paired, _ = pair(turns)
+    place = {id(c): number for number, turn in enumerate(turns) for c in turn.contents() if isinstance(c, ToolResult)}
+    late = [
+        (asked, place[id(result)])
+        for asked, one in enumerate(paired)
+        for results in one.results.values()
+        for result in results
+        if place[id(result)] != asked
+    ]
+    todo = [number for number, offsets in enumerate(pins) if offsets] if late else []
+    while todo:
+        number = todo.pop()
+        if not any(_calls_or_returns(turns[number].messages[offset].contents) for offset in pins[number]):
+            continue
+        for link in late:
+            if number in link:
+                other = link[1] if link[0] == number else link[0]
+                its = [o for o, m in enumerate(turns[other].messages) if _calls_or_returns(m.contents)]
+                joined = pins[other] | _closure(turns[other], its)
+                if joined != pins[other]:
+                    pins[other] = joined
+                    todo.append(other)
 
 
 def _calls_or_returns(contents: Iterable[Content]) -> bool:

@@ -1,0 +1,63 @@
+"""What a command says beside its data, on standard error; and its standard output."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+from cliff_core.wording import printable
+
+stderr = Console(stderr=True, highlight=False)
+"""One for progress and warnings, so that neither is written over the other."""
+
+
+def warn(text: str) -> None:
+    say("warning", "yellow", text)
+
+
+def say(label: str, style: str, text: str) -> None:
+    """One line: a label in a style, and a text."""
+    line = " ".join(printable(text).split("\n"))
+    stderr.print(Text(f"{label}: ", style=style).append(line, style=""), soft_wrap=True)
+
+
+class Output(Console):
+    """Standard output. A broken pipe is the business of `cli.Commands.invoke`."""
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+class Log(logging.Handler):
+    """Warnings of the core, each once, with what they are about."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.about = ""
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.about + record.getMessage().removeprefix("cliff: ")
+        if text not in self._said:
+            self._said.add(text)
+            warn(text)
+
+
+@contextmanager
+def logged() -> Iterator[Log]:
+    """Warnings of the core go to standard error as ours do."""
+    logger, log = logging.getLogger("cliff_core"), Log()
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(log)
+    try:
+        yield log
+    finally:
+        logger.removeHandler(log)
+        logger.propagate = propagate

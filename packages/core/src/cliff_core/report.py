@@ -1,0 +1,289 @@
+"""Replays as tables for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cliff_core.ledger import Tariff
+from cliff_core.replay import Replay, Result, model_of
+from cliff_core.wording import counted, dollars, grouped, plain, printable
+
+COLOURS = {
+    "full": "#6b6b6b",
+    "sliding": "#d55e00",
+    "cliff": "#0072b2",
+    "summarize": "#009e73",
+    "microcompact": "#cc79a7",
+    "clear-tools": "#e69f00",
+    "authors": "#56b4e9",
+}
+"""A policy's colour in tables and plots: those of Okabe and Ito, told apart with any colour vision."""
+
+COST_IS = (
+    "Cost is that of input alone; output is the same under every policy. A token found in the prefix "
+    "cache costs the cached price, any other the price of a cache write where there is one, else of "
+    "input. A prefix stays in the cache until the next request."
+)
+COUNTED_BY = (
+    "Where a session has recorded usage, the counts of all policies are brought to it: the offset from "
+    "its first figure, the ratio from its first ten."
+)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def session_json(replay: Replay, tariff: Tariff, window: int | None = None) -> dict[str, Any]:
+    """One session as `cliff replay --json` has it. Tokens and dollars; shares are fractions."""
+    session, scale, recorded = replay.session, replay.scale, replay.recorded
+    data: dict[str, Any] = {
+        "path": str(session.path),
+        "format": session.format,
+        "requests": len(session.requests),
+        "policies": {name: _policy_json(result, replay.full, tariff) for name, result in replay.results.items()},
+        "name": session.name,
+        "model": model_of(session),
+        "context_window": window,
+        "prices": {
+            "input": tariff.input,
+            "cached": tariff.cached,
+            "write": tariff.write,
+            "source": tariff.source,
+        },
+        "fixed_tokens": scale.fixed_tokens,
+        "fixed_source": scale.fixed_source,
+        "ratio": round(scale.ratio, 4),
+        "ratio_requests": scale.ratio_requests,
+        "recorded": None,
+    }
+    if recorded is not None:
+        data["recorded"] = {
+            "requests": recorded.requests,
+            "input_tokens": recorded.input_tokens,
+            "cached_tokens": recorded.cached_tokens,
+            "full_tokens": recorded.full_tokens,
+            "difference": round(recorded.difference, 4),
+        }
+    return data
+
+
+def _policy_json(result: Result, full: Result, tariff: Tariff) -> dict[str, Any]:
+    cost, base = result.cost(tariff), full.cost(tariff)
+    data: dict[str, Any] = {
+        "input_tokens": result.input_tokens,
+        "cached_tokens": result.cached_tokens,
+        "cost": round(cost, 6),
+        "cost_vs_full": round(cost / base, 4) if base else None,
+        "cliffs": len(result.cliffs),
+        "peak_tokens": result.peak_tokens,
+    }
+    if result.threshold is not None:
+        data["threshold"] = result.threshold
+        data["smallest_threshold"] = result.smallest_threshold
+        data["cliff_list"] = [{"request": request, **cliff.as_dict()} for request, cliff in result.cliffs]
+    return data
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Sum:
+    """One policy over several sessions, or over one."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cliffs: int = 0
+    peak_tokens: int = 0
+    dollars: float = 0.0
+    """Cost in the sessions that have a price."""
+    relative: float = 0.0
+    """Cost in the others, in the units of their tariff."""
+
+    def add(self, result: Result, tariff: Tariff) -> None:
+        self.input_tokens += result.input_tokens
+        self.cached_tokens += result.cached_tokens
+        self.cliffs += len(result.cliffs)
+        self.peak_tokens = max(self.peak_tokens, result.peak_tokens)
+        if tariff.relative:
+            self.relative += result.cost(tariff)
+        else:
+            self.dollars += result.cost(tariff)
+
+
+@dataclass(slots=True)
+class Totals:
+    """All sessions together; what the tables of single sessions are made of, too."""
+
+    sessions: int = 0
+    priced: int = 0
+    """How many of them have a price in dollars."""
+    requests: int = 0
+    full: Sum = field(default_factory=Sum)
+    policies: dict[str, Sum] = field(default_factory=dict)
+    tariffs: dict[str, Tariff] = field(default_factory=dict)
+    """By their source."""
+    recorded: bool = False
+    """Whether counts of any session were brought to recorded usage."""
+
+    def add(self, replay: Replay, tariff: Tariff) -> None:
+        self.sessions += 1
+        self.priced += not tariff.relative
+        self.requests += len(replay.session.requests)
+        self.full.add(replay.full, tariff)
+        for name, result in replay.results.items():
+            self.policies.setdefault(name, Sum()).add(result, tariff)
+        self.tariffs[tariff.source] = tariff
+        self.recorded = self.recorded or replay.scale.fixed_source == "recorded"
+
+    def cost(self, its: Sum) -> float:
+        """In dollars, of the sessions that have a price; where none has, in the units of `RELATIVE`."""
+        return its.dollars if self.priced else its.relative
+
+
+Line = RenderableType
+"""Something to print: of rich, or a text that is indented and wrapped as a note."""
+
+
+def session_report(replay: Replay, tariff: Tariff, window: int | None = None) -> Iterator[Line]:
+    """A session: what it is, the table, what there is to know of its figures."""
+    session = replay.session
+    yield Text(printable(session.name or session.path.stem), style="bold")
+    yield _path(session.path)
+    model = model_of(session) or "model unknown"
+    requests = counted(len(session.requests), "request")
+    yield Text(printable(f"{session.format} · {model} · {requests}"), style="dim")
+    one = Totals()
+    one.add(replay, tariff)
+    yield _table(one)
+    yield from _notes(replay, window)
+    yield Text()
+
+
+def total_report(totals: Totals) -> Iterator[Line]:
+    """All sessions together, where there are several."""
+    if totals.sessions < 2:
+        return
+    yield Text("total", style="bold")
+    sessions, requests = counted(totals.sessions, "session"), counted(totals.requests, "request")
+    yield Text(f"{sessions} · {requests}", style="dim")
+    yield _table(totals)
+    if 0 < totals.priced < totals.sessions:
+        yield f"cost: of the {counted(totals.priced, 'session')} with a price, without the others"
+    yield Text()
+
+
+def footer(totals: Totals, tokens_by: str) -> Iterator[Line]:
+    """How the figures are meant, and where prices and counts come from."""
+    if not totals.sessions:
+        return
+    tables: dict[str, list[str]] = {}
+    for tariff in totals.tariffs.values():
+        if tariff.relative:
+            share = plain(tariff.cached / tariff.input)
+            text = f"Cost as a share only, with cached input at {share} of the input price: {tariff.source}."
+            yield Text(text, style="dim")
+        else:
+            table, _, model = tariff.source.rpartition(", ")
+            line = f"  {model}: {prices(tariff)}" if table else f"  {prices(tariff)}"
+            tables.setdefault(table or tariff.source, []).append(line)
+    for table, lines in tables.items():
+        yield Text(f"Dollars per million input tokens, {table}:", style="dim")
+        for line in lines:
+            yield Text(printable(line), style="dim")
+    yield Text(COST_IS, style="dim")
+    counted_by = f"Tokens by {tokens_by}." + (f" {COUNTED_BY}" if totals.recorded else "")
+    yield Text(counted_by, style="dim")
+
+
+def prices(tariff: Tariff) -> str:
+    """`input 3, cached 0.3, cache write 3.75`."""
+    parts = [f"input {plain(tariff.input)}", f"cached {plain(tariff.cached)}"]
+    if tariff.write is not None:
+        parts.append(f"cache write {plain(tariff.write)}")
+    return ", ".join(parts)
+
+
+def show(console: Console, lines: Iterable[Line]) -> None:
+    """Print. A path is never broken."""
+    for line in lines:
+        if isinstance(line, str):
+            note = textwrap.fill(
+                line, console.width, initial_indent="  ", subsequent_indent="    ", break_long_words=False
+            )
+            console.print(Text(note), soft_wrap=True)
+        else:
+            console.print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
+
+
+def _path(path: Path) -> Text:
+    return Text(printable(str(path)), style="dim", no_wrap=True, overflow="ignore")
+
+
+def _table(totals: Totals) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    table.add_column("  policy", no_wrap=True)
+    for heading in ("input tokens", "cached", "cost", "of full", "cliffs", "peak"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, its in totals.policies.items():
+        share = f"{its.cached_tokens / its.input_tokens:.1%}" if its.input_tokens else "–"
+        cost, base = totals.cost(its), totals.cost(totals.full)
+        table.add_row(
+            Text("  " + name, style=COLOURS.get(name, "")),
+            grouped(its.input_tokens),
+            share,
+            dollars(cost) if totals.priced else "–",
+            f"{cost / base:.1%}" if base else "–",
+            grouped(its.cliffs) if name == "cliff" else "",
+            grouped(its.peak_tokens),
+        )
+    return table
+
+
+def _notes(replay: Replay, window: int | None) -> Iterator[str]:
+    scale, recorded, session = replay.scale, replay.recorded, replay.session
+    source = {
+        "recorded": ", from the first recorded usage",
+        "stored": ", counted from the file",
+        "unknown": ": the file has neither system prompt nor usage",
+    }[scale.fixed_source]
+    yield f"fixed part: {counted(scale.fixed_tokens, 'token')}{source}"
+    for result in replay.results.values():
+        if result.smallest_threshold is None or result.threshold is None:
+            continue
+        note = f"smallest workable threshold: {counted(result.smallest_threshold, 'token')}"
+        asked = replay.config.threshold_tokens
+        if result.threshold > asked:
+            note += f", used in place of {grouped(asked)}"
+        elif result.smallest_threshold > asked:
+            note += f": {grouped(asked)} is too small"
+        yield note
+    if recorded is not None:
+        cached = ""
+        if recorded.cached_tokens is not None:
+            cached = f", {recorded.cached_tokens / recorded.input_tokens:.1%} cached"
+        yield (
+            f"recorded: {counted(recorded.input_tokens, 'input token')}{cached}; full is "
+            f"{abs(recorded.difference):.1%} {'above' if recorded.difference >= 0 else 'below'} that "
+            f"over {counted(recorded.requests, 'request')} (ratio {scale.ratio:.2f})"
+        )
+    elif session.comparable == 0:
+        yield "recorded usage cannot be compared: the recorded agent did not send the full context"
+    if window is not None and replay.full.peak_tokens > window:
+        first = next(n for n, entry in enumerate(replay.full.entries, 1) if entry.tokens > window)
+        yield (
+            f"full does not fit the model's window of {counted(window, 'token')} from request "
+            f"{grouped(first)} on: without compaction the session ends there"
+        )
+    if session.compactions:
+        times = counted(len(session.compactions), "time")
+        yield f"the recorded agent compacted {times}; here its original messages stay"

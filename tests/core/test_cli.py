@@ -1,0 +1,546 @@
+"""`cliff` in this process (Typer's runner) and as a program of its own."""
+
+import importlib.metadata
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cliff_core import cli
+from cliff_core.commands import replay as replay_command
+from cliff_core.commands.options import OPTION_HELP
+from cliff_core.config import OPTIONS, CliffConfig
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("CLIFF_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def words(number):
+    return " ".join(["hello"] * number)
+
+
+def trajectory(path, turns=12, name="made", model="openai/gpt-5-mini"):
+    """A session of mini-swe-agent 2: a task of 14 tokens, turns of 6 + 404, usage with 100 beside them."""
+    messages = [{"role": "user", "content": words(10)}]
+    for turn in range(1, turns + 1):
+        reported = {"prompt_tokens": 114 + 410 * (turn - 1), "completion_tokens": 1}
+        function = {"name": "bash", "arguments": "hello"}
+        messages.append(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": str(turn), "type": "function", "function": function}],
+                "extra": {"response": {"usage": reported}, "actions": []},
+            }
+        )
+        messages.append({"role": "tool", "tool_call_id": str(turn), "content": words(400)})
+    info = {"config": {"model": {"model_name": model}}, "exit_status": "Submitted"}
+    data = {"trajectory_format": "mini-swe-agent-1.1", "instance_id": name, "info": info, "messages": messages}
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.fixture
+def made(tmp_path):
+    return trajectory(tmp_path / "made.traj.json")
+
+
+def cliff(*arguments):
+    return runner.invoke(cli.app, ["replay", *map(str, arguments)])
+
+
+def as_json(*arguments):
+    result = cliff(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+SMALL = ("--preset", "paper", "--threshold", "2500")
+
+
+# --- what it prints -------------------------------------------------------------------------------
+
+
+def test_a_table(made):
+    result = cliff(made, *SMALL)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    lines = result.stdout.split("\n")
+    assert lines[:3] == ["made", str(made), "mini-swe-agent · openai/gpt-5-mini · 12 requests"]
+    assert [line.split()[0] for line in lines[5:8]] == ["cliff", "full", "sliding"]
+    assert "fixed part: 100 tokens, from the first recorded usage" in result.stdout
+    assert "gpt-5-mini" in " ".join(lines[12:])
+    assert "Cost is that of input alone" in result.stdout
+
+
+def test_json_has_the_schema(made):
+    data = as_json(made, *SMALL)
+    assert list(data)[:2] == ["sessions", "errors"]
+    assert data["errors"] == []
+    (session,) = data["sessions"]
+    assert (session["path"], session["format"], session["requests"]) == (str(made), "mini-swe-agent", 12)
+    for name in ("cliff", "full", "sliding"):
+        figures = session["policies"][name]
+        whole = ("input_tokens", "cached_tokens", "cliffs", "peak_tokens")
+        assert all(isinstance(figures[key], int) for key in whole)
+        assert all(isinstance(figures[key], float) for key in ("cost", "cost_vs_full"))
+    assert session["policies"]["full"]["input_tokens"] == 12 * 114 + 410 * 66
+    assert data["config"]["threshold_tokens"] == 2500
+    assert data["tokens"]["name"] == "o200k_base"
+
+
+def test_policies_in_the_order_asked_for(made):
+    session = as_json(made, "--policy", "sliding, full")["sessions"][0]
+    assert list(session["policies"]) == ["sliding", "full"]
+
+
+def test_prices(made):
+    def prices(*arguments):
+        return as_json(made, *arguments)["sessions"][0]["prices"]
+
+    assert prices()["input"] == 0.25, "of the session's own model"
+    assert prices("--model", "claude-opus-4-5")["write"] == 6.25
+    given = prices("--price-input", 2, "--price-cached", 0.5, "--price-write", 3)
+    assert (given["input"], given["cached"], given["write"]) == (2, 0.5, 3)
+    assert prices("--price-input", 1)["cached"] == 0.2
+
+
+def test_costs_are_relative_where_no_price_is_known(tmp_path):
+    unknown = trajectory(tmp_path / "a.json", model="a-model-that-nobody-makes")
+    result = cliff(unknown)
+    assert "cached input at 0.2 of the input price" in " ".join(result.stdout.split())
+    assert "$" not in result.stdout
+    assert as_json(unknown)["sessions"][0]["prices"]["input"] == 1.0
+
+
+def test_cache_rules(made):
+    def cached(*arguments):
+        return as_json(made, "--policy", "full", *arguments)["sessions"][0]["policies"]["full"]["cached_tokens"]
+
+    prefixes = [114 + 410 * turn for turn in range(11)]
+    assert cached("--cache-min", 0, "--cache-step", 1) == sum(prefixes)
+    assert cached("--cache-min", 600, "--cache-step", 100) == sum(p - p % 100 for p in prefixes if p >= 600)
+    assert cached() == sum(p - p % 128 for p in prefixes if p >= 1024), "OpenAI's"
+
+
+def test_a_folder_shows_a_bar_on_a_terminal(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        trajectory(tmp_path / f"{name}.json", name=name)
+    terminal = Console(stderr=True, force_terminal=True, width=80)
+    monkeypatch.setattr("cliff_core.commands.inputs.stderr", terminal)
+    result = cliff(tmp_path)
+    assert "replaying" in result.stderr
+    assert "replaying" not in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "2 sessions · 24 requests" in result.stdout
+
+
+def test_a_total_of_several_sessions(tmp_path):
+    for name in ("a", "b"):
+        trajectory(tmp_path / f"{name}.json", name=name)
+    result = cliff(tmp_path)
+    assert result.exit_code == 0
+    assert "2 sessions · 24 requests" in result.stdout
+    assert [s["name"] for s in as_json(tmp_path)["sessions"]] == ["a", "b"]
+
+
+# --- options of a compaction ----------------------------------------------------------------------
+
+
+def test_every_option_is_a_flag_with_help():
+    assert set(OPTION_HELP) == set(OPTIONS)
+    shown = " ".join(runner.invoke(cli.app, ["replay", "--help"]).stdout.split())
+    for option in OPTIONS:
+        assert f"--{option.replace('_', '-')}" in shown
+        assert OPTION_HELP[option] in shown
+
+
+def test_flags_reach_the_configuration(made):
+    flags = {
+        "--preset": "paper",
+        "--threshold-tokens": 9000,
+        "--keep-turns": 2,
+        "--result-max-chars": 5,
+        "--call-max-chars": 6,
+        "--thought-max-chars": 7,
+        "--min-gain": 0.5,
+        "--directives-max-chars": 8,
+        "--notes": "newest",
+        "--path-index-chars": 9,
+        "--error-chars": 10,
+    }
+    given = [part for flag in flags.items() for part in flag]
+    config = as_json(made, *given, "--pin-directives", "--merge-block")["config"]
+    expected = {flag[2:].replace("-", "_"): value for flag, value in flags.items()}
+    assert config == {**expected, "pin_directives": True, "merge_block": True}
+    assert as_json(made, "--no-pin-directives")["config"]["pin_directives"] is False
+
+
+def test_without_flags_the_configuration_is_the_preset(made):
+    assert as_json(made)["config"] == CliffConfig().as_dict()
+    assert as_json(made, "--preset", "paper")["config"] == CliffConfig.preset("paper").as_dict()
+
+
+def test_variables_and_flags_over_them(made, monkeypatch):
+    monkeypatch.setenv("CLIFF_KEEP_TURNS", "1")
+    monkeypatch.setenv("CLIFF_THRESHOLD_TOKENS", "5000")
+    monkeypatch.setenv("CLIFF_SHADOW", "1")
+    result = cliff(made, "--keep-turns", "2", "--json")
+    config = json.loads(result.stdout)["config"]
+    assert (config["keep_turns"], config["threshold_tokens"]) == (2, 5000)
+    assert "warning: CLIFF_SHADOW is no option of cliff" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--policy", "slidng"], "unknown policy 'slidng'; did you mean sliding?"),
+        (["--preset", "papr"], "preset must be one of default, paper, not 'papr'; did you mean 'paper'?"),
+        (["--threshold", "0"], "threshold_tokens must be a whole number of at least 1"),
+        (["--threshold", "many"], "Invalid value for '--threshold'"),
+        (["--model", "no-such-model"], "no price is known for the model 'no-such-model'"),
+        (["--price-cached", "1"], "--price-cached and --price-write need --price-input"),
+        (["--plot", "x.png", "--at", "1"], "--at prints one view: it has no --plot"),
+        (["--session", "x"], "--session needs --at"),
+        (["--plot", "x.pdf"], "a plot is a .png or .svg file, not 'x.pdf'"),
+        (["--kep-turns", "2"], "--keep-turns"),
+    ],
+)
+def test_a_flag_that_is_wrong(made, arguments, problem):
+    result = cliff(made, *arguments)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.stderr.split())
+    assert result.stdout == ""
+
+
+# --- inputs that are wrong ------------------------------------------------------------------------
+
+
+def test_a_broken_input_does_not_stop_the_others(tmp_path, made):
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"messages": [')
+    missing = tmp_path / "missing.json"
+    result = cliff(broken, made, missing, "--json")
+    assert result.exit_code == 2
+    data = json.loads(result.stdout)
+    assert [session["name"] for session in data["sessions"]] == ["made"]
+    assert [error["path"] for error in data["errors"]] == [str(broken), str(missing)]
+    lines = result.stderr.strip().split("\n")
+    assert len(lines) == 2
+    assert all(line.startswith("error: ") for line in lines)
+    assert [error["error"] for error in data["errors"]] == [line.removeprefix("error: ") for line in lines]
+    table = cliff(broken, made)
+    assert table.exit_code == 2
+    assert table.stdout.startswith("made\n")
+
+
+def test_a_folder_without_sessions(tmp_path):
+    (tmp_path / "README.md").write_text("nothing here")
+    result = cliff(tmp_path)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert f"error: {tmp_path}: no recorded session in this folder" in result.stderr
+    assert "warning: skipped " in result.stderr
+
+
+def test_files_of_a_folder_that_are_no_sessions_are_left_out(tmp_path, made):
+    (tmp_path / "README.md").write_text("nothing here")
+    (tmp_path / "package.json").write_text("{}")
+    result = cliff(tmp_path)
+    assert result.exit_code == 0
+    lines = result.stderr.strip().split("\n")
+    assert [re.search(r"warning: skipped \S+/(\S+): ", line)[1] for line in lines] == ["README.md", "package.json"]
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_text("nothing here")
+    lines = cliff(tmp_path).stderr.strip().split("\n")
+    assert len(lines) == 6
+    assert lines[-1] == "warning: skipped 6 more files that are no sessions"
+
+
+def test_a_session_of_a_folder_that_broke_off_is_an_error(tmp_path, made):
+    (tmp_path / "broken.json").write_text('{"messages": [')
+    result = cliff(tmp_path, "--json")
+    assert result.exit_code == 2
+    data = json.loads(result.stdout)
+    assert [session["name"] for session in data["sessions"]] == ["made"]
+    assert data["errors"][0]["path"] == str(tmp_path / "broken.json")
+    assert result.stderr.startswith(f"error: {tmp_path / 'broken.json'}: expected ")
+
+
+def test_a_fault_of_ours_is_one_line_and_does_not_stop_the_others(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        trajectory(tmp_path / f"{name}.json", name=name)
+    right = replay_command.replay
+
+    def faulty(session, *arguments):
+        if session.name == "a":
+            raise ValueError("x\ny")
+        return right(session, *arguments)
+
+    monkeypatch.setattr(replay_command, "replay", faulty)
+    result = cliff(tmp_path, "--json")
+    assert result.exit_code == 2
+    assert [session["name"] for session in json.loads(result.stdout)["sessions"]] == ["b"]
+    assert "a.json: could not be replayed (ValueError: x y)" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().split("\n")) == 1
+
+
+def test_warnings_of_the_core_name_the_session_and_come_once(tmp_path):
+    for name in ("a", "b"):
+        trajectory(tmp_path / f"{name}.json", name=name)
+    result = cliff(tmp_path, "--threshold", "2000", "--json")
+    assert result.exit_code == 0
+    lines = result.stderr.strip().split("\n")
+    assert len(lines) == 2
+    assert lines[0].startswith(f"warning: {tmp_path / 'a.json'}: threshold_tokens=2000 is too small")
+    json.loads(result.stdout)
+
+
+# --- one view -------------------------------------------------------------------------------------
+
+
+def test_the_view_at_a_request(made):
+    result = cliff(made, *SMALL, "--at", 7)
+    assert result.exit_code == 0
+    lines = result.stdout.strip().split("\n")
+    assert lines[0].startswith("made: request 7, ")
+    assert {line.split()[0] for line in lines[1:]} == {"head", "block", "cut", "live"}
+    assert "\x1b" not in result.stdout, "no colour in a pipe"
+    data = json.loads(cliff(made, *SMALL, "--at", 7, "--json").stdout)
+    assert (data["path"], data["name"], data["request"]) == (str(made), "made", 7)
+    assert data["cliff"]["number"] == 1
+
+
+def test_the_view_of_one_of_several_sessions(tmp_path):
+    for name in ("a", "b"):
+        trajectory(tmp_path / f"{name}.json", name=name)
+    result = cliff(tmp_path, "--at", 1)
+    assert result.exit_code == 2
+    assert "several sessions: a, b; --session takes a name or a number from 1 to 2" in result.stderr
+    for wanted in ("b", "2"):
+        result = cliff(tmp_path, "--at", 1, "--session", wanted)
+        assert result.exit_code == 0
+        assert result.stdout.startswith("b: request 1, 114 tokens")
+    result = cliff(tmp_path, "--at", 1, "--session", "c")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no session 'c': a, b" in result.stderr
+
+
+def test_there_is_no_such_request(made):
+    result = cliff(made, "--at", 13)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no request 13: the session has 12 requests" in result.stderr
+    assert cliff(made, "--at", 0).exit_code == 2
+
+
+# --- plots ----------------------------------------------------------------------------------------
+
+
+def test_a_plot(tmp_path, made):
+    pytest.importorskip("matplotlib")
+    result = cliff(made, "--plot", tmp_path / "a.svg", "--json")
+    assert result.exit_code == 0
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    assert f"plot: {tmp_path / 'a.svg'}" in result.stderr
+    json.loads(result.stdout)
+
+
+def test_a_plot_that_cannot_be_written(tmp_path, made):
+    pytest.importorskip("matplotlib")
+    result = cliff(made, "--plot", tmp_path / "missing" / "a.svg")
+    assert result.exit_code == 2
+    assert "a.svg: the plot cannot be written: No such file or directory" in result.stderr
+
+
+def test_a_plot_without_matplotlib(made, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = cliff(made, "--plot", "a.svg")
+    assert result.exit_code == 2
+    assert 'pip install "cliff-core[plot]"' in result.stderr
+
+
+# --- commands of other packages -------------------------------------------------------------------
+
+
+class Entry:
+    value = "module:app"
+
+    def __init__(self, name, app):
+        self.name, self._app = name, app
+
+    def load(self):
+        if isinstance(self._app, BaseException):
+            raise self._app
+        return self._app
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    single, several, own = typer.Typer(), typer.Typer(), typer.Typer()
+
+    @single.command()
+    def only(number: int):
+        """One command alone."""
+        print(number + 1)
+
+    @several.command()
+    def one():
+        print("one")
+
+    @several.command()
+    def two():
+        print("two")
+
+    @own.command()
+    def not_replay():
+        print("not ours")
+
+    entries = [
+        Entry("single", single),
+        Entry("several", several),
+        Entry("broken", ImportError("no module\nnamed x")),
+        Entry("leaving", SystemExit(3)),
+        Entry("replay", own),
+    ]
+
+    def entry_points(group):
+        assert group == "cliff.commands"
+        return entries
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+
+
+def test_commands_of_entry_points(plugins, made):
+    assert runner.invoke(cli.app, ["single", "41"]).stdout == "42\n"
+    assert runner.invoke(cli.app, ["several", "two"]).stdout == "two\n"
+    assert "completion" not in runner.invoke(cli.app, ["single", "--help"]).stdout
+    assert "not ours" not in cliff(made).stdout, "our own command comes first"
+
+
+def test_a_command_that_cannot_be_loaded_does_not_break_the_others(plugins):
+    result = runner.invoke(cli.app, ["--help"])
+    assert result.exit_code == 0
+    assert re.search(r"single +One command alone", result.stdout)
+    warning = "warning: the command 'broken' cannot be loaded from module:app (ImportError: no module named x)"
+    assert warning in result.stderr
+    assert "'leaving' cannot be loaded" in result.stderr
+    result = runner.invoke(cli.app, ["broken"])
+    assert result.exit_code == 2
+    assert "No such command 'broken'" in result.stderr
+    assert warning in result.stderr
+    assert runner.invoke(cli.app, ["single", "1"]).stderr == ""
+
+
+def test_help_and_version():
+    result = runner.invoke(cli.app, [])
+    assert "replay" in result.output
+    assert runner.invoke(cli.app, ["--version"]).stdout == f"cliff {importlib.metadata.version('cliff-core')}\n"
+    assert runner.invoke(cli.app, ["replya"]).exit_code == 2
+
+
+# --- as a program ---------------------------------------------------------------------------------
+
+PROGRAM = [sys.executable, "-m", "cliff_core"]
+
+
+def program(*arguments, **options):
+    return subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, timeout=60, check=False, **options)
+
+
+def test_streams_and_exit_status(tmp_path, made):
+    right = program("replay", made, "--json")
+    assert (right.returncode, right.stderr) == (0, b"")
+    json.loads(right.stdout)
+    wrong = program("replay", tmp_path / "missing.json")
+    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    assert wrong.stderr.count(b"\n") == 1
+    assert b"Traceback" not in wrong.stderr
+
+
+def test_the_script_is_the_same(made):
+    script = Path(sys.executable).with_name("cliff")
+    if not script.exists():
+        pytest.skip(f"{script} is missing: the package is not installed")
+    shown = subprocess.run([script, "replay", made, "--json"], capture_output=True, timeout=60, check=True)
+    assert shown.stdout == program("replay", made, "--json").stdout
+
+
+@pytest.mark.parametrize("arguments", [("--at", "100"), ("--json", "--at", "100"), ()])
+def test_a_reader_that_goes_away(tmp_path, arguments):
+    paths = [trajectory(tmp_path / "a.json", turns=100)] * (1 if arguments else 30)
+    process = subprocess.Popen(
+        [*PROGRAM, "replay", *paths, *SMALL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(60) in (0, cli.BROKEN_PIPE), "0: all was written before"
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_interrupted(tmp_path):
+    """Ctrl-C while a file is read: here a pipe that nobody writes to."""
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    process = subprocess.Popen([*PROGRAM, "replay", pipe], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    writer = os.open(pipe, os.O_WRONLY)  # it is open for reading now, and waits
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    os.close(writer)
+    assert process.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+def test_an_encoding_that_has_not_our_signs(made):
+    shown = program("replay", made, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert shown.returncode == 0
+    assert b"fixed part: 100 tokens" in shown.stdout
+
+
+def test_a_command_loads_what_it_needs():
+    """A command of another package does not load ours, nor ours the plots' library."""
+    code = "import sys, cliff_core.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "cliff_core.traces" not in loaded
+    code = "import sys, cliff_core.commands.replay; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"matplotlib", "numpy", "tiktoken", "litellm"} & set(loaded)
+
+
+def test_importing_the_package_is_light():
+    """No heavy library, and none that only the command line needs (DESIGN.md section 5)."""
+    code = "import sys, cliff_core; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {"typer", "rich", "matplotlib", "numpy", "tiktoken", "litellm", "pydantic"}
+
+
+# --- recorded sessions ----------------------------------------------------------------------------
+
+
+def test_a_folder_of_recorded_sessions(traces):
+    data = as_json(
+        traces / "mini_v2", "--preset", "paper", "--threshold", 16_000, "--price-input", 1, "--price-cached", 0.2
+    )
+    shares = {s["name"]: s["policies"]["cliff"]["cost_vs_full"] for s in data["sessions"]}
+    assert shares["pylint-dev__astroid-1333"] < 0.30
+    assert all(abs(s["recorded"]["difference"]) <= 0.05 for s in data["sessions"])
