@@ -504,3 +504,39 @@ def test_anthropic_system_messages_stay_between_a_user_message_and_the_model():
     ]
     assert shape[7][0] == "assistant"
     assert view.pinned == (8, 4, 5, 6)
+
+
+def test_an_older_state_of_the_session_can_be_looked_at():
+    history = session(9)
+    fold = compactor(threshold=2_000)
+    sizes = [0, 0, 300, 300, 300]
+    for end, fixed in zip((2, 4, 6, 8, 10), sizes, strict=True):
+        fold.view(history[:end], fixed)
+    facts = fold.facts
+    assert facts == [{"at": 6, "kind": "fixed", "value": 300}]
+    fold.view(history[:4], 0)
+    fold.view(history[:8], 300)
+    assert fold.facts == facts
+
+
+def test_a_request_to_the_provider_itself_stays_in_the_history_without_a_decision():
+    responses = dialect("responses")
+
+    def turn(number):
+        return [
+            {"type": "function_call", "call_id": f"c{number}", "name": "bash", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{number}", "output": "r" * 600},
+        ]
+
+    history = [
+        {"type": "message", "role": "user", "content": "the task"},
+        *(item for n in range(6) for item in turn(n)),
+        {"type": "compaction_trigger"},
+        *turn(6),
+    ]
+    fold = compactor(dialect=responses, threshold=3_200)
+    sent = fold.view(history[:14])
+    assert sent.block is None
+    grown = fold.view(history)
+    assert grown.cliff is not None, "the next decision falls before the next model step"
+    assert compactor(dialect=responses, threshold=3_200).view(history).messages == grown.messages

@@ -6,6 +6,7 @@ import logging
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from cliff_core import decision, tokens
@@ -140,9 +141,9 @@ class Compactor:
         self._writer = BlockWriter(config, lambda text: count_many([text])[0])
         self._facts: list[Fact]
         self._forced: dict[int, int]  # at -> tokens of the smallest view rejected there
-        self._fixed: int
+        self._fixed: list[tuple[int, int]]
         self._set_facts(map(_checked, facts))
-        self._told = False
+        self._told = self._asked = False
         self._history: list[Any]
         self._messages: list[Message]
         self._prefix: list[int]
@@ -288,9 +289,12 @@ class Compactor:
 
     def _fix(self, fixed_tokens: int) -> None:
         """Note a change of the fixed part. The first figure of a session holds for all of it."""
-        if fixed_tokens != self._fixed:
-            first = not self._checkpoints and not any(fact["kind"] == "fixed" for fact in self._facts)
-            self._learn({"at": 0 if first else len(self._history), "kind": "fixed", "value": fixed_tokens})
+        size = len(self._history)
+        known = [value for at, value in self._fixed if at <= size]
+        if fixed_tokens != (known[-1] if known else 0):
+            at = size if self._fixed or self._asked else 0
+            self._learn({"at": at, "kind": "fixed", "value": fixed_tokens})
+        self._asked = True
 
     def _learn(self, fact: Fact) -> None:
         insort(self._facts, fact, key=_acts)
@@ -298,14 +302,14 @@ class Compactor:
 
     def _index(self, fact: Fact) -> None:
         if fact["kind"] == "fixed":
-            self._fixed = fact["value"]
+            insort(self._fixed, (fact["at"], fact["value"]), key=itemgetter(0))
         elif fact["kind"] == "forced":
             self._forced[fact["at"]] = min(fact["value"], self._forced.get(fact["at"], fact["value"]))
 
     def _set_facts(self, facts: Iterable[Fact]) -> None:
         self._facts = sorted(facts, key=_acts)
         self._forced = {}
-        self._fixed = 0
+        self._fixed = []
         for fact in self._facts:
             self._index(fact)
 
@@ -343,9 +347,7 @@ class Compactor:
         at = self._point()
         if not self._checkpoints or at > self._checkpoints[-1].at:
             known = self._known_at(known, at)
-            # A request to the provider itself asks for no model step: it gets the view as it stands.
-            if at in self._forced or not self._messages or self._messages[-1].role != "trigger":
-                state = self._decide(at, state, known)
+            state = self._decide(at, state, known)
         return self._render(state, self._known_at(known, len(self._messages)), at)
 
     def _sizes(self, state: _State, known: _Known, end: int) -> tuple[int, int, int]:
@@ -365,6 +367,8 @@ class Compactor:
         if self._head is None or at <= self._head:
             return state
         rejected = self._forced.get(at)
+        if rejected is None and self._messages[at - 1].role == "trigger":
+            return state  # a request to the provider itself asks for no model step: it gets the view as it stands
         estimate, fixed, _ = self._sizes(state, known, at)
         pinned = state.block.pinned_tokens if state.block is not None else 0
         corrected = known.calibration.corrected
