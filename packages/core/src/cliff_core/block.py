@@ -15,7 +15,8 @@ call: the pieces that `signature` names), or one of the markers below. The gramm
     <user more="C"> … </user>                                 people's words before the cut, oldest first
 
 Several texts of one result are joined by line breaks. No text can close its tag: where one holds a closing tag of
-ours, all tags of that group get a number that it does not hold (`<result-1>`). A long error keeps both ends, with `[… C characters …]` between them.
+ours, all tags of that group get a number that it does not hold (`<result-1>`). A long error keeps both ends, with
+`[… C characters …]` between them.
 """
 
 from __future__ import annotations
