@@ -2,7 +2,8 @@
 # and install into an environment in this folder what the target needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-3.12 test-3.13 test-wheel-3.11 lint bench
+.PHONY: help demo test test-3.12 test-3.13 test-wheel-3.11 lint bench \
+    test-hosts test-mini-2.4.6 test-mini-2.0.0
 
 IN_ENV := scripts/in-env 3.12 .venv
 
@@ -10,7 +11,7 @@ IN_ENV := scripts/in-env 3.12 .venv
 PROFILE := $(if $(filter true,$(CI)),ci,dev)
 
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1: \2/p' $(MAKEFILE_LIST)
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1: \2/p' $(MAKEFILE_LIST)
 
 demo: ## replay the recorded session of examples/, show the table, write the plot to demo.png
 	$(IN_ENV) --package cliff-core --extra plot cliff replay examples/demo-session.traj.json --plot demo.png
@@ -34,3 +35,18 @@ lint: ## ruff (lint and format) and mypy
 
 bench: ## the core's benchmarks, beside the authors' package (an environment of its own)
 	scripts/in-env 3.12 .venv-bench --group bench python benchmarks/core.py
+
+# A host is an environment of its own, from a lock file of its own: tests/hosts/HOST/VERSION/.
+MINI := tests/hosts/mini_swe_agent
+# The warnings are those of the hosts' own dependencies.
+IN_HOST := pytest -n 2 --dist loadfile -W ignore
+
+test-hosts: test-mini-2.4.6 test-mini-2.0.0 ## the adapters in the real hosts, against a scripted model server
+
+test-mini-2.4.6:
+	scripts/in-env 3.12 $(CURDIR)/.venv-mini-2.4.6 --project $(MINI)/2.4.6 $(IN_HOST) $(MINI)
+
+# The oldest release: its runners, its classes, its prompts, and the long session in two shapes.
+test-mini-2.0.0:
+	scripts/in-env 3.12 $(CURDIR)/.venv-mini-2.0.0 --project $(MINI)/2.0.0 $(IN_HOST) $(MINI) \
+	    -k "not overflow and not resume and not responses and not anthropic"
