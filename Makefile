@@ -14,7 +14,8 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1: \2/p' $(MAKEFILE_LIST)
 
 demo: ## replay the recorded session of examples/, show the table, write the plot to demo.png
-	$(IN_ENV) --package cliff-core --extra plot cliff replay examples/demo-session.traj.json --plot demo.png
+	$(IN_ENV) --package cliff-core --extra plot cliff replay examples/demo-session.traj.json \
+	    --threshold 16000 --plot demo.png
 	@echo "The plot is in $(CURDIR)/demo.png"
 
 test: test-3.12 test-3.13 test-wheel-3.11 ## all tests on Python 3.12 and 3.13, those of the core's wheel on 3.11

@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, settings
 SLOW = [HealthCheck.too_slow]
 settings.register_profile("dev", max_examples=100, deadline=None, suppress_health_check=SLOW)
 settings.register_profile("quick", settings.get_profile("dev"), max_examples=50)
-settings.register_profile(
-    "ci", settings.get_profile("dev"), max_examples=1000, derandomize=True, print_blob=True
-)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=1000, derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -46,10 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "session_path" not in metafunc.fixturenames:
         return
     if TRACES.is_dir():
-        sessions = [
-            pytest.param(path, id="/".join(path.relative_to(TRACES).parts[:2]))
-            for path in recorded_sessions()
-        ]
+        sessions = [pytest.param(path, id="/".join(path.relative_to(TRACES).parts[:2])) for path in recorded_sessions()]
     else:
         sessions = [pytest.param(None, id="none", marks=pytest.mark.skip(reason=NO_TRACES))]
     metafunc.parametrize("session_path", sessions)
