@@ -352,13 +352,52 @@ def test_a_report_that_comes_late_changes_no_decision_that_was_made():
 def test_usage_that_says_nothing_is_ignored():
     fold = compactor()
     fold.observe(fold.view(session(1)), 0)
+    fold.observe(fold.view(session(1)), None)
     fold.observe(View([], 0, 0), 5)
     assert fold.facts == []
 
 
-def test_facts_of_another_kind_are_rejected():
+@pytest.mark.parametrize("tokens", [float("nan"), float("inf"), 2.5, -3, "12"])
+def test_usage_that_is_no_number_of_tokens_is_ignored_and_said(tokens, caplog):
+    fold = compactor()
+    with caplog.at_level(logging.WARNING, "cliff_core"):
+        fold.observe(fold.view(session(1)), tokens)
+    assert fold.facts == []
+    assert "is no number of tokens" in caplog.text
+
+
+def test_a_limit_that_is_no_number_of_tokens_is_as_if_none_was_said():
+    history = session(9)
+    one, other = compactor(threshold=100_000), compactor(threshold=100_000)
+    smaller = one.overflowed(history, limit=float("inf"))
+    assert smaller is not None
+    assert smaller.messages == other.overflowed(history).messages
+    assert one.facts == other.facts
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        {"at": 1, "kind": "guess", "value": 2},
+        {"at": "1", "kind": "fixed", "value": 2},
+        {"at": 1, "kind": "usage", "value": 5},
+        {"at": 1, "kind": "usage", "value": [1]},
+        {"at": 1, "kind": "usage", "value": [1, float("nan")]},
+        {"at": 1, "kind": "limit", "value": 0},
+        {"at": 1, "kind": "forced", "value": None},
+        {"at": -1, "kind": "fixed", "value": 2},
+        {"at": 1, "kind": "fixed"},
+        None,
+    ],
+)
+def test_what_is_no_fact_is_rejected(fact):
     with pytest.raises(ValueError, match="not a fact of a session"):
-        compactor(facts=[{"at": 1, "kind": "guess", "value": 2}])
+        compactor(facts=[fact])
+
+
+def test_the_name_of_a_dialect_is_rejected():
+    with pytest.raises(TypeError, match="the object, in place of its name"):
+        compactor(dialect="chat")
 
 
 # --- rejected requests ---------------------------------------------------------------------------------------
@@ -540,3 +579,51 @@ def test_a_request_to_the_provider_itself_stays_in_the_history_without_a_decisio
     grown = fold.view(history)
     assert grown.cliff is not None, "the next decision falls before the next model step"
     assert compactor(dialect=responses, threshold=3_200).view(history).messages == grown.messages
+
+
+def test_an_excerpt_follows_a_late_result_that_changed():
+    asked = step("slow", calls=2)
+    late = {"role": "tool", "tool_call_id": "call_slow_1", "content": "RESULT-A"}
+    rest = [m for n in range(6) for m in step(n)]
+    history = [SYSTEM, TASK, asked[0], asked[1], *rest[:2], late, *rest[2:]]
+    fold = compactor(threshold=4_000)
+    assert "RESULT-A" in fold.view(history).block
+    changed = [{**m, "content": "RESULT-B"} if m is late else m for m in history]
+    assert fold.view(changed).messages == compactor(threshold=4_000).view(changed).messages
+    assert "RESULT-B" in fold.view(changed).block
+
+
+class Model:
+    """A message as a client's library returns it."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def model_dump(self, exclude_none=False):
+        assert exclude_none
+        return {key: value for key, value in self.fields.items() if value is not None}
+
+
+def test_message_objects_of_a_client_are_understood_and_sent_as_they_are():
+    history = session(6)
+    objects = [Model(**message, refusal=None) if message["role"] == "assistant" else message for message in history]
+    view = compactor().view(objects)
+    assert view.block == compactor().view(history).block
+    assert view.messages[3] is objects[-6]
+
+
+def test_another_object_is_no_message_and_said(caplog):
+    history = [*session(6), object()]
+    with caplog.at_level(logging.WARNING, "cliff_core"):
+        view = compactor().view(history)
+    assert view.failed
+    assert view.messages == history
+    assert "a message is a object; pass dicts, or objects with model_dump()" in caplog.text
+
+
+@pytest.mark.parametrize("first", [None, 5, "text", [], {"role": "user", "content": ({"type": "text", "text": "t"},)}])
+def test_merge_block_with_an_odd_first_message(first):
+    history = [first, *session(6)[1:]]
+    view = compactor(merge_block=True).view(history)
+    assert not view.failed
+    assert view.block is not None

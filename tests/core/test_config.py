@@ -129,7 +129,12 @@ def test_an_unknown_variable_warns_and_one_of_this_project_does_not():
 
 
 def test_a_wrong_variable_and_a_wrong_file_key_are_errors():
-    with pytest.raises(ConfigError, match="keep_turns must be a whole number"):
+    with pytest.raises(ConfigError) as error:
         CliffConfig.from_env({"CLIFF_KEEP_TURNS": "many"})
+    assert str(error.value) == "CLIFF_KEEP_TURNS: keep_turns must be a whole number of at least 1, not 'many'"
     with pytest.raises(ConfigError, match="did you mean notes"):
         CliffConfig.from_env({}, {"note": "all"})
+
+
+def test_an_empty_variable_is_as_if_it_were_not_set():
+    assert CliffConfig.from_env({"CLIFF_KEEP_TURNS": "", "CLIFF_PRESET": " "}) == CliffConfig()

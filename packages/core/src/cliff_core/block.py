@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cliff_core.config import CliffConfig
-from cliff_core.content import Content, Directive, Note, Opaque, Thought, ToolCall, ToolResult, Turn
+from cliff_core.content import Content, Directive, Message, Note, Opaque, Thought, ToolCall, ToolResult, Turn
 from cliff_core.signature import paths as call_paths
 from cliff_core.signature import signature
 from cliff_core.turns import Paired, pair
@@ -131,7 +131,7 @@ class BlockWriter:
         self.config = config
         self._count = count
         self._digests: dict[int, tuple[Turn, _Digest]] = {}
-        self._excerpts: dict[tuple[int, frozenset[int], int, int], tuple[Turn, _Excerpts]] = {}
+        self._excerpts: dict[tuple[int, frozenset[int]], tuple[Turn, Paired, _Excerpts]] = {}
 
     def draft(self, turns: Sequence[Turn], since: int, cut: int, carried_paths: Sequence[str] = ()) -> Draft:
         """The block of a cut before `turns[cut]`, where `turns[since]` is the first turn without a block yet.
@@ -169,16 +169,7 @@ class BlockWriter:
             directives = self._directives(turns, digests, pins)
             if directives:
                 after += [DIRECTIVES_OPENING, *directives]
-        # A person's attachments first: what begins with the model can follow them in every API, not the reverse.
-        attached = [
-            p for p, offsets in enumerate(pins) if not any(turns[p].messages[o].role == "model" for o in offsets)
-        ]
-        with_model = [p for p in range(cut) if p not in attached]
-        pinned = [
-            (turns[p].start + offset, turns[p].messages[offset])
-            for p in (*attached, *with_model)
-            for offset in sorted(pins[p])
-        ]
+        pinned = _placed(turns, pins)
         return Draft(
             before=tuple(before),
             excerpts=tuple(
@@ -273,12 +264,13 @@ class BlockWriter:
     # --- excerpts of one turn ----------------------------------------------------------------------------
 
     def _turn(self, turn: Turn, pinned: frozenset[int], paired: Paired) -> _Excerpts:
-        key = (turn.number, pinned, sum(map(len, paired.results.values())), len(paired.orphans))
+        key = (turn.number, pinned)
         known = self._excerpts.get(key)
-        if known and (known[0] is turn or known[0] == turn):
-            return known[1]
+        # (What a turn shows depends on results that came late, in other turns, as well.)
+        if known and (known[0] is turn or known[0] == turn) and known[1] == paired:
+            return known[2]
         excerpts = self._write(turn, pinned, paired)
-        self._excerpts[key] = (turn, excerpts)
+        self._excerpts[key] = (turn, paired, excerpts)
         return excerpts
 
     def _write(self, turn: Turn, pinned: frozenset[int], paired: Paired) -> _Excerpts:
@@ -343,6 +335,18 @@ class BlockWriter:
         if kinds:
             attributes["dropped"] = ", ".join(kinds)
         return ("result", attributes, text), gone
+
+
+def _placed(turns: Sequence[Turn], pins: Sequence[frozenset[int]]) -> list[tuple[int, Message]]:
+    """Pinned messages with their index in the history, in the order of the view.
+
+    A person's attachments first: what begins with the model can follow them in every API, not the reverse."""
+    attached: list[tuple[int, Message]] = []
+    with_model: list[tuple[int, Message]] = []
+    for turn, offsets in zip(turns, pins, strict=False):
+        its = [(turn.start + offset, turn.messages[offset]) for offset in sorted(offsets)]
+        (with_model if any(message.role == "model" for _, message in its) else attached).extend(its)
+    return attached + with_model
 
 
 def _closure(turn: Turn, offsets: Iterable[int]) -> frozenset[int]:

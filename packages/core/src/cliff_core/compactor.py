@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeGuard
 
 from cliff_core import decision, tokens
 from cliff_core.block import MESSAGE_TOKENS, Block, BlockWriter, Dropped
@@ -16,7 +16,7 @@ from cliff_core.content import Message, Turn, counted
 from cliff_core.decision import Reason
 from cliff_core.dialects import Dialect
 from cliff_core.tokens import Calibration
-from cliff_core.turns import head_end
+from cliff_core.turns import head_end, starts_turn
 
 logger = logging.getLogger("cliff_core")
 
@@ -88,6 +88,8 @@ class View:
     """Text of the block; None before the first cliff."""
     pinned: tuple[int, ...] = ()
     """History indices of the messages that are pinned."""
+    failed: bool = False
+    """Compaction could not be done: `messages` is the history itself, and nothing was counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ class Compactor:
         facts: Iterable[Fact] = (),
         count_many: Callable[[Sequence[str]], list[int]] = tokens.count_many,
     ) -> None:
+        if isinstance(dialect, str):
+            raise TypeError(f"pass dialect({dialect!r}), the object, in place of its name")
         self.dialect = dialect
         self.config = config
         self._count_many = count_many
@@ -174,9 +178,14 @@ class Compactor:
         except Exception as error:  # fail open: the host must get what it would have sent without us
             return self._failed(history, fixed_tokens, error)
 
-    def observe(self, view: View, input_tokens: int) -> None:
-        """The provider counted `input_tokens` for a view, cache reads and writes included."""
-        if input_tokens <= 0 or view.estimate <= 0:
+    def observe(self, view: View, input_tokens: int | None) -> None:
+        """The provider counted `input_tokens` for a view, cache reads and writes included.
+
+        None and 0 (a provider that reports nothing) are ignored; what is no whole number as well, with a warning."""
+        if not input_tokens or view.estimate <= 0:
+            return
+        if not _whole(input_tokens) or input_tokens < 0:
+            logger.warning("cliff: %r is no number of tokens and is ignored", input_tokens)
             return
         # A report that comes after later requests were sent must not change their decisions.
         at = max(view.size, len(self._messages))
@@ -187,11 +196,12 @@ class Compactor:
         drop. `limit`: tokens that the provider takes, where it said so.
 
         Can be called again when that view is rejected too."""
+        kept_facts, kept_checkpoints = list(self._facts), list(self._checkpoints)
         try:
             self._take(history)
             rejected = self._view()
             at = self._point()
-            known = limit if limit is not None and limit > 0 else rejected.tokens
+            known = limit if _whole(limit) and limit > 0 else rejected.tokens
             kept_facts, kept_checkpoints = list(self._facts), list(self._checkpoints)
             self._rewind(at, keep_forced=True)
             self._learn({"at": at, "kind": "limit", "value": known})
@@ -199,10 +209,13 @@ class Compactor:
             smaller = self._view()
             if smaller.tokens < rejected.tokens:
                 return smaller
-            self._checkpoints = kept_checkpoints
-            self._set_facts(kept_facts)
-        except Exception as error:
+        except Exception as error:  # fail open: the host shows its own error
             logger.warning("cliff: the rejected request could not be made smaller (%r)", error)
+            self._reset()
+            self._set_facts(kept_facts)
+            return None
+        self._checkpoints = kept_checkpoints
+        self._set_facts(kept_facts)
         return None
 
     # --- what is known of the history ----------------------------------------------------------------------
@@ -220,7 +233,7 @@ class Compactor:
             self._rewind(same)
         # Later calls are compared with the newest objects: a host keeps those.
         self._history = history
-        new = [self.dialect.parse(message) for message in self._history[same:]]
+        new = [self.dialect.parse(_plain(message)) for message in self._history[same:]]
         if not new:
             return
         texts: list[str] = []
@@ -239,11 +252,12 @@ class Compactor:
             if self._head is None:
                 return
             same = self._head
-        for index in range(same, len(self._messages)):
-            if self._messages[index].role == "model" and (
-                index == self._head or self._messages[index - 1].role != "model"
-            ):
-                self._starts.append(index)
+        self._starts += [
+            index for index in range(same, len(self._messages)) if index == self._head or self._starts_turn(index)
+        ]
+
+    def _starts_turn(self, index: int) -> bool:
+        return self._head is not None and index > self._head and starts_turn(self._messages, index)
 
     def _same(self, history: list[Any]) -> int:
         """How many of the first messages are those already known, cache markers aside."""
@@ -252,7 +266,8 @@ class Compactor:
             start = _first_difference(history, self._history, start, end)
             if start == end:
                 return end
-            if self.dialect.canonical(history[start]) != self.dialect.canonical(self._history[start]):
+            one, other = _plain(history[start]), _plain(self._history[start])
+            if self.dialect.canonical(one) != self.dialect.canonical(other):
                 return start
             start += 1
 
@@ -289,6 +304,7 @@ class Compactor:
 
     def _fix(self, fixed_tokens: int) -> None:
         """Note a change of the fixed part. The first figure of a session holds for all of it."""
+        fixed_tokens = max(0, int(fixed_tokens))
         size = len(self._history)
         known = [value for at, value in self._fixed if at <= size]
         if fixed_tokens != (known[-1] if known else 0):
@@ -351,13 +367,14 @@ class Compactor:
         return self._render(state, self._known_at(known, len(self._messages)), at)
 
     def _sizes(self, state: _State, known: _Known, end: int) -> tuple[int, int, int]:
-        """Estimates: the whole request of the first `end` messages, its fixed part with head, block and pins."""
+        """Estimates for the first `end` messages: the whole request; of it, what stands before the turns (system
+        prompt, tools, head); the pinned messages."""
         head = len(self._messages) if self._head is None else self._head
         fixed = known.fixed + self._prefix[head]
-        extra = 0
-        if state.block is not None:
-            extra = state.block.tokens + state.block.pinned_tokens
-        return fixed + extra + self._prefix[end] - self._prefix[self._cut(state)], fixed, extra
+        live = self._prefix[end] - self._prefix[self._cut(state)]
+        if state.block is None:
+            return fixed + live, fixed, 0
+        return fixed + state.block.tokens + state.block.pinned_tokens + live, fixed, state.block.pinned_tokens
 
     def _cut(self, state: _State) -> int:
         head = len(self._messages) if self._head is None else self._head
@@ -369,8 +386,7 @@ class Compactor:
         rejected = self._forced.get(at)
         if rejected is None and self._messages[at - 1].role == "trigger":
             return state  # a request to the provider itself asks for no model step: it gets the view as it stands
-        estimate, fixed, _ = self._sizes(state, known, at)
-        pinned = state.block.pinned_tokens if state.block is not None else 0
+        estimate, fixed, pinned = self._sizes(state, known, at)
         corrected = known.calibration.corrected
         if rejected is None and corrected(estimate) <= self._threshold(corrected(fixed + pinned), known):
             return state
@@ -410,9 +426,8 @@ class Compactor:
 
     def _render(self, state: _State, known: _Known, at: int) -> View:
         history = self._history
-        estimate, fixed, _ = self._sizes(state, known, len(self._messages))
+        estimate, fixed, pinned = self._sizes(state, known, len(self._messages))
         corrected = known.calibration.corrected
-        pinned = state.block.pinned_tokens if state.block is not None else 0
         threshold = self._threshold(corrected(fixed + pinned), known)
         if threshold > self.config.threshold_tokens and not self._told:
             self._told = True
@@ -450,7 +465,7 @@ class Compactor:
         if self.config.merge_block:
             last = max((i for i, message in enumerate(parsed) if message.role == "user"), default=None)
             if last is not None and last < index:
-                merged = self.dialect.merge_block(front[last], block.text)
+                merged = self.dialect.merge_block(_plain(front[last]), block.text)
             if merged is not None and last is not None:
                 front[last] = merged
         if merged is None:
@@ -470,7 +485,7 @@ class Compactor:
     def _failed(self, history: Sequence[Any], fixed_tokens: int, error: Exception) -> View:
         logger.warning("cliff: the history is sent as it is: it could not be compacted (%r)", error, exc_info=error)
         self._reset()
-        return View(list(history), 0, self.config.threshold_tokens, size=len(history), head=len(history))
+        return View(list(history), 0, self.config.threshold_tokens, size=len(history), head=len(history), failed=True)
 
 
 def _acts(fact: Fact) -> int:
@@ -479,10 +494,36 @@ def _acts(fact: Fact) -> int:
     return at + 1 if fact["kind"] == "usage" else at
 
 
-def _checked(fact: Mapping[str, Any]) -> Fact:
-    if set(fact) != {"at", "kind", "value"} or fact["kind"] not in FACT_KINDS:
-        raise ValueError(f"not a fact of a session: {fact!r}; expected at, kind ({', '.join(FACT_KINDS)}) and value")
-    return dict(fact)
+def _checked(fact: Any) -> Fact:
+    try:
+        at, kind, value = fact["at"], fact["kind"], fact["value"]
+        numbers = value if kind == "usage" else [value]
+        least = 0 if kind == "fixed" else 1
+        sound = len(fact) == 3 and kind in FACT_KINDS and _whole(at) and at >= 0
+        if sound and len(numbers) == (2 if kind == "usage" else 1) and all(_whole(n) and n >= least for n in numbers):
+            return {"at": at, "kind": kind, "value": list(value) if kind == "usage" else value}
+    except (TypeError, KeyError):
+        pass
+    kinds = ", ".join(FACT_KINDS)
+    raise ValueError(f"not a fact of a session: {fact!r}; expected at, kind ({kinds}) and value, in whole tokens")
+
+
+def _whole(number: object) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _plain(message: Any) -> Any:
+    """A message as a dict: clients hand out objects of pydantic, and hosts append them to their histories.
+
+    Raises TypeError for another object: counted as a few characters it would hide how large a request is."""
+    if message is None or isinstance(message, (dict, str, int, float, list, tuple)):
+        return message
+    dump = getattr(message, "model_dump", None)
+    if callable(dump):
+        return dump(exclude_none=True)
+    if isinstance(message, Mapping):
+        return dict(message)
+    raise TypeError(f"a message is a {type(message).__name__}; pass dicts, or objects with model_dump()")
 
 
 def _first_difference(one: Sequence[Any], other: Sequence[Any], start: int, end: int) -> int:

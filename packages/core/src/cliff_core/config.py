@@ -83,8 +83,9 @@ class CliffConfig:
     ) -> CliffConfig:
         """Options from a preset, a file's values, `CLIFF_*` variables and arguments, each over the one before.
 
-        Values of variables are read as their option's type. An unknown `CLIFF_*` variable warns (the authors'
-        proxy uses some); an unknown name in `file` or `options` raises `ConfigError`."""
+        Values of variables are read as their option's type; an empty one is as if it were not set. An unknown
+        `CLIFF_*` variable warns (the authors' proxy uses some); an unknown name in `file` or `options` raises
+        `ConfigError`."""
         environ = os.environ if environ is None else environ
         merged = dict(file or {})
         for variable in sorted(environ):
@@ -92,7 +93,8 @@ class CliffConfig:
                 continue
             name = variable[len(ENV_PREFIX) :].lower()
             if name in OPTIONS:
-                merged[name] = environ[variable]
+                if environ[variable].strip():
+                    merged[name] = _read(variable, name, environ[variable])
             else:
                 warnings.warn(
                     f"{variable} is no option of cliff and is ignored{_nearest(name, ENV_PREFIX)}",
@@ -134,6 +136,13 @@ def _attributes(options: Mapping[str, Any]) -> dict[str, Any]:
         if option not in OPTIONS:
             raise ConfigError(f"unknown option {option!r}{_nearest(str(option))}")
     return {OPTIONS[option]: value for option, value in options.items()}
+
+
+def _read(variable: str, name: str, value: str) -> Any:
+    try:
+        return _checked(name, value)
+    except ConfigError as error:
+        raise ConfigError(f"{variable}: {error}") from None
 
 
 def _nearest(name: str, prefix: str = "") -> str:

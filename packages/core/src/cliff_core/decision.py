@@ -129,7 +129,8 @@ def cliff(
         for draft, index in options:
             if after(draft, index) <= goal:
                 return chosen(draft, index, 0, reason)
-        for draft, index in options[-1:]:
+        if options:
+            draft, index = options[-1]
             for dropped in range(1, len(draft.excerpts) + 1):
                 if after(draft, index, dropped) <= goal:
                     return chosen(draft, index, dropped, reason)
@@ -141,9 +142,9 @@ def cliff(
         goal = min(threshold, math.floor((1 - max(config.min_gain, LEAST_GAIN)) * smaller))
         live, none_live = options(config.keep_turns, 1, since), options(0, 0, since)
         cut = fitting(live, goal, "forced") or fitting(none_live, goal, "forced")
-        if cut is None:
-            for draft, index in (none_live or live)[-1:]:
-                cut = chosen(draft, index, len(draft.excerpts), "forced")
+        if cut is None and (none_live or live):
+            draft, index = (none_live or live)[-1]
+            cut = chosen(draft, index, len(draft.excerpts), "forced")
         return cut if cut is not None and cut.tokens_after < smaller else None
 
     reason: Reason = (

@@ -24,8 +24,8 @@ def head_end(messages: Sequence[Message]) -> int | None:
 
 
 def starts_turn(messages: Sequence[Message], index: int) -> bool:
-    """Whether message `index` (after the head) begins a model step: a run of model messages is one step."""
-    return messages[index].role == "model" and (index == 0 or messages[index - 1].role != "model")
+    """Whether message `index`, after the head's end, begins a model step: a run of model messages is one step."""
+    return messages[index].role == "model" and messages[index - 1].role != "model"
 
 
 def group(messages: Sequence[Message]) -> tuple[int, list[Turn]]:

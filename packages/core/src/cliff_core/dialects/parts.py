@@ -229,11 +229,11 @@ def after_head(head: Sequence[Message]) -> int:
 
 def merged(message: Object, text: str, part: Mapping[str, Any]) -> dict[str, Any] | None:
     """A user message with `text` appended: to its text, or as one more part of its list."""
-    content = message.get("content")
-    if message.get("role") != "user":
+    if not is_object(message) or message.get("role") != "user":
         return None
+    content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": f"{content}\n\n{text}"}
-    if isinstance(content, list):
+    if isinstance(content, (list, tuple)):
         return {**message, "content": [*content, dict(part)]}
     return None
