@@ -57,7 +57,8 @@ def check(requests: list[Request], trajectory: dict[str, Any]) -> None:
         checks.assert_paired(request)
     assert trajectory["info"]["exit_status"] == "Submitted"
     assert len(trajectory["info"]["cliff"]["cliffs"]) == len(cliffs)
-    assert trajectory["info"]["config"]["model_type"].startswith("cliff_mini_swe_agent.Cliff")
+    assert trajectory["info"]["config"]["model_type"].startswith("minisweagent.models.")
+    assert trajectory["info"]["cliff"]["model_class"].startswith("cliff_mini_swe_agent.Cliff")
 
 
 @pytest.mark.parametrize(

@@ -150,16 +150,14 @@ def cliff(
     reason: Reason = (
         "limit" if threshold < effective_threshold(config, corrected(fixed_tokens + pinned_tokens)) else "threshold"
     )
-    least_gain = max(1, math.ceil(config.min_gain * threshold))
     if config.exact:
         live = options(config.keep_turns, config.keep_turns, since + 1)
-        cut = chosen(*live[0], 0, reason) if live else None
-    else:
-        live = options(config.keep_turns, 1, since + 1)
-        cut = fitting(live, math.floor((1 - config.min_gain) * threshold), reason)
-        if cut is None and live:
-            draft, index = live[-1]
-            cut = chosen(draft, index, len(draft.excerpts), reason)
-    if cut is None or cut.tokens_before - cut.tokens_after < least_gain:
-        return None
+        return chosen(*live[0], 0, reason) if live else None
+    live = options(config.keep_turns, 1, since + 1)
+    cut = fitting(live, math.floor((1 - config.min_gain) * threshold), reason)
+    if cut is None and live:
+        draft, index = live[-1]
+        cut = chosen(draft, index, len(draft.excerpts), reason)
+        if cut.tokens_before - cut.tokens_after < max(1, math.ceil(config.min_gain * threshold)):
+            return None
     return cut

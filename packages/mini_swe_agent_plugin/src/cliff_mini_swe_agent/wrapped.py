@@ -120,11 +120,16 @@ class CliffMixin:
         data: dict[str, Any] = host.serialize()
         session = self._cliff_session
         record = {
+            "model_class": _path(type(self)),
             "options": self._cliff_config.as_dict(),
             "tokenizer": tokens.vocabulary().name,
             "cliffs": [session.cliffs[number] for number in sorted(session.cliffs)] if session else [],
         }
-        return {**data, "info": {**data.get("info", {}), KEY: record}}
+        info = {**data.get("info", {}), KEY: record}
+        if "model_type" in info.get("config", {}):
+            # The host's name for it stays, for whoever reads trajectories by class.
+            info["config"] = {**info["config"], "model_type": _path(type(self).__mro__[2])}
+        return {**data, "info": info}
 
 
 def wrap(model_class: str | type) -> type:
@@ -150,6 +155,10 @@ def _wrapped(base: Any) -> type:
     if hasattr(base, "abort_exceptions"):
         body["abort_exceptions"] = [*base.abort_exceptions, ContextOverflow]
     return type(f"Cliff{base.__name__}", (CliffMixin, base), body)
+
+
+def _path(model_class: type) -> str:
+    return f"{model_class.__module__}.{model_class.__name__}"
 
 
 def Model(*, cliff_inner: str = "litellm", **kwargs: Any) -> Any:  # noqa: N802 - the host's option names a class

@@ -170,7 +170,7 @@ def _reasoning(message: Mapping[str, Any]) -> list[Content]:
             contents.append(Thought("", encrypted_tokens(len(data))))
     known = {"".join(texts), "\n".join(texts), "\n\n".join(texts)}
     for key in _REASONING:
-        if message.get(key) not in known:
+        if parts.string(message.get(key)) not in known:
             add(message.get(key))
     return contents
 
