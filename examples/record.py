@@ -1,4 +1,4 @@
-"""Records `demo-session.traj.json` again: `scripts/uv run python examples/record.py`.
+"""Records `demo-session.traj.json` again: `scripts/in-env 3.12 .venv --group test python examples/record.py`.
 
 mini-swe-agent works on a clone of this repository. What its model says is read from `demo-script.md` and played by
 the scripted server of `tests/kit`; every command is run for real, and its output is what it was. See README.md.
@@ -107,12 +107,14 @@ def _step(part: str) -> Step:
 
 def prepare(repository: str, revision: str) -> None:
     """The clone with an environment for its tests, and mini-swe-agent in one of its own."""
+    if ROOT == CLONE:
+        sys.exit(f"error: {CLONE} is where the session's clone goes: record from a repository that lies elsewhere")
     uv = str(ROOT / "scripts" / "uv")
     shutil.rmtree(CLONE, ignore_errors=True)
     run("git", "clone", "--quiet", repository, str(CLONE))
     run("git", "checkout", "--quiet", "-B", "main", revision, cwd=CLONE)
     run("git", "remote", "remove", "origin", cwd=CLONE)
-    for folder in (WORK / "home", WORK / "tmp"):
+    for folder in (WORK / "home", WORK / "tmp"):  # empty, as on a new machine
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     # Tracebacks show where Python's own modules lie: through a link, in a folder that says nothing either.
@@ -128,7 +130,8 @@ def prepare(repository: str, revision: str) -> None:
 
 
 def run(*command: str, cwd: Path = ROOT) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    ours = {"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT"}
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     subprocess.run(command, cwd=cwd, env=environment, check=True)
 
 
@@ -168,10 +171,9 @@ def tidied(session: dict[str, Any]) -> dict[str, Any]:
 
 
 def found_in(text: str) -> list[str]:
-    """What a published session must not hold: this machine's folders, its name, its user."""
-    names = {str(Path.home()), str(ROOT), str(ROOT.parent), platform.node(), os.environ.get("USER", "")}
-    # `root` and `/` are in every text and say nothing.
-    return [name for name in sorted(names - {"", "/", "root"}) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+    """What a published session must not hold: this machine's name and folders."""
+    names = {str(Path.home()), str(ROOT), platform.node()} - {"", "/", "localhost"}
+    return [name for name in sorted(names) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
 
 
 if __name__ == "__main__":
