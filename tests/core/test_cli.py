@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -210,6 +211,13 @@ def test_variables_and_flags_over_them(made, monkeypatch):
     ("arguments", "problem"),
     [
         (["--policy", "slidng"], "unknown policy 'slidng'; did you mean sliding?"),
+        (["--policy", ""], "no policy is named; known are full, sliding, cliff"),
+        (["--policy", " ,"], "no policy is named; known are full, sliding, cliff"),
+        (["--price-input", "inf"], "a price is a number from 0 to 1000000000, not inf"),
+        (["--price-input", "nan"], "a price is a number from 0 to 1000000000, not nan"),
+        (["--price-input", "-1"], "a price is a number from 0 to 1000000000, not -1.0"),
+        (["--price-input", "1", "--price-cached", "inf"], "a price is a number from 0"),
+        (["--price-input", "1", "--price-write", "inf"], "a price is a number from 0"),
         (["--preset", "papr"], "preset must be one of default, paper, not 'papr'; did you mean 'paper'?"),
         (["--threshold", "0"], "threshold_tokens must be a whole number of at least 1"),
         (["--threshold", "many"], "Invalid value for '--threshold'"),
@@ -282,6 +290,27 @@ def test_a_session_of_a_folder_that_broke_off_is_an_error(tmp_path, made):
     assert result.stderr.startswith(f"error: {tmp_path / 'broken.json'}: expected ")
 
 
+def test_a_session_without_requests_is_said(tmp_path, made):
+    empty = trajectory(tmp_path / "empty.json", turns=0, name="empty")
+    result = cliff(empty)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"warning: {empty}: there is no model request in empty\n"
+    result = cliff(empty, made)
+    assert result.stdout == cliff(made).stdout
+    result = cliff(empty, "--json")
+    assert [session["requests"] for session in json.loads(result.stdout)["sessions"]] == [0]
+    assert "no model request" in result.stderr
+
+
+def test_a_file_without_sessions_is_said(made, monkeypatch):
+    monkeypatch.setattr("cliff_core.traces.read", lambda path: iter(()))
+    result = cliff(made)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"warning: {made}: there is no session in this file\n"
+    result = cliff(made, "--at", 1, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["errors"][0]["error"]) == (2, "there is no session")
+
+
 def test_a_fault_of_ours_is_one_line_and_does_not_stop_the_others(tmp_path, monkeypatch):
     for name in ("a", "b"):
         trajectory(tmp_path / f"{name}.json", name=name)
@@ -342,6 +371,49 @@ def test_the_view_of_one_of_several_sessions(tmp_path):
     assert "no session 'c': a, b" in result.stderr
 
 
+def test_errors_of_one_view_as_json(tmp_path, made):
+    broken, missing = tmp_path / "broken.json", tmp_path / "missing.json"
+    broken.write_text('{"messages": [')
+    for arguments in ((made, "--at", 13), (broken, "--at", 1), (missing, "--at", 1), (made, made, "--at", 1)):
+        result = cliff(*arguments, "--json")
+        assert result.exit_code == 2
+        (error,) = json.loads(result.stdout)["errors"]
+        assert error["path"] == str(arguments[0])
+        assert result.stderr == f"error: {error['error']}\n"
+    result = cliff(made, broken, "--at", 1, "--json")
+    assert result.exit_code == 2
+    data = json.loads(result.stdout)
+    assert (data["request"], [error["path"] for error in data["errors"]]) == (1, [str(broken)])
+    assert json.loads(cliff(made, "--at", 1, "--json").stdout)["errors"] == []
+
+
+def test_json_has_numbers_only_that_json_has(made):
+    """A recorded file may have others: Python writes and reads them."""
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    made.write_text(made.read_text().replace('"extra": {', '"note": [NaN, -Infinity, 1.5], "extra": {', 1))
+    result = cliff(made, "--at", 2, "--json")
+    assert result.exit_code == 0, result.stderr
+    data = json.loads(result.stdout, parse_constant=refuse)
+    assert data["messages"][1]["note"] == [None, None, 1.5]
+    result = cliff(made, "--price-input", "5e-324", "--price-cached", "1e9", "--price-write", "1e9", "--json")
+    assert result.exit_code == 0
+    json.loads(result.stdout, parse_constant=refuse)
+
+
+def test_the_window_of_the_model_limits_the_threshold(made):
+    def threshold(*arguments):
+        given = ("--threshold", 900_000, *arguments)
+        of_replay = as_json(made, *given)["sessions"][0]["policies"]["cliff"]["threshold"]
+        assert json.loads(cliff(made, *given, "--at", 1, "--json").stdout)["threshold"] == of_replay
+        return of_replay
+
+    assert threshold() == 272_000 - 128_000 - 13_600, "of the session's own model"
+    assert threshold("--model", "claude-opus-4-5") == 200_000 - 64_000 - 10_000
+
+
 def test_there_is_no_such_request(made):
     result = cliff(made, "--at", 13)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -368,11 +440,32 @@ def test_a_plot_that_cannot_be_written(tmp_path, made):
     assert "a.svg: the plot cannot be written: No such file or directory" in result.stderr
 
 
-def test_a_plot_without_matplotlib(made, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = cliff(made, "--plot", "a.svg")
+def test_a_plot_that_cannot_be_drawn(tmp_path, made, monkeypatch):
+    pytest.importorskip("matplotlib")
+
+    def fail(*_):
+        raise ValueError("no\nfont")
+
+    monkeypatch.setattr(replay_command, "draw", fail)
+    result = cliff(made, "--plot", tmp_path / "a.svg")
     assert result.exit_code == 2
+    assert result.stderr == f"error: {tmp_path / 'a.svg'}: the plot cannot be written: ValueError: no font\n"
+
+
+def test_a_plot_without_matplotlib(made, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = cliff(made, "--plot", "a.svg")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert 'pip install "cliff-core[plot]"' in result.stderr
+
+
+def test_a_matplotlib_that_cannot_be_imported_is_found_out_first(made, tmp_path):
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('made for another numpy')")
+    result = program("replay", made, "--plot", "a.svg", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert b"which cannot be imported (ImportError: made for another numpy)" in b" ".join(result.stderr.split())
+    assert b"Traceback" not in result.stderr
 
 
 # --- commands of other packages -------------------------------------------------------------------
@@ -479,6 +572,48 @@ def test_the_script_is_the_same(made):
         pytest.skip(f"{script} is missing: the package is not installed")
     shown = subprocess.run([script, "replay", made, "--json"], capture_output=True, timeout=60, check=True)
     assert shown.stdout == program("replay", made, "--json").stdout
+
+
+@pytest.mark.parametrize("arguments", [("replay", "made"), ("replay", "made", "--json"), ("--help",), ("--version",)])
+def test_an_output_that_cannot_be_written(made, arguments):
+    """One line, and no word from the interpreter when it ends."""
+    given = [str(made) if argument == "made" else argument for argument in arguments]
+    command = " ".join(map(shlex.quote, [*PROGRAM, *given]))
+    for output, problem in ((">/dev/full", "No space left on device"), (">&-", "it is closed")):
+        if output == ">/dev/full" and not os.path.exists("/dev/full"):
+            continue
+        done = subprocess.run(f"{command} {output}", shell=True, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr == f"error: standard output cannot be written: {problem}\n"
+
+
+def test_standard_error_that_is_closed(tmp_path, made):
+    command = " ".join(map(shlex.quote, [*PROGRAM, "replay", str(made), str(tmp_path / "missing.json"), "--json"]))
+    done = subprocess.run(f"{command} 2>&-", shell=True, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert len(json.loads(done.stdout)["errors"]) == 1
+
+
+def test_a_terminal_without_columns(made):
+    shown = program("replay", made, env={**os.environ, "COLUMNS": "0"})
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert shown.stdout == program("replay", made, env={**os.environ, "COLUMNS": "80"}).stdout
+
+
+def test_a_session_from_a_pipe(made):
+    shown = program("replay", "/dev/stdin", "--json", input=made.read_bytes())
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    (session,) = json.loads(shown.stdout)["sessions"]
+    assert (session["path"], session["name"], session["requests"]) == ("/dev/stdin", "made", 12)
+
+
+def test_a_folder_with_a_pipe_does_not_wait(tmp_path, made):
+    os.mkfifo(tmp_path / "pipe.json")
+    done = program("replay", tmp_path, "--json")
+    assert done.returncode == 0
+    warning = f"warning: skipped {tmp_path / 'pipe.json'}: expected a recorded session; it is a pipe\n"
+    assert done.stderr.decode() == warning
+    assert [session["name"] for session in json.loads(done.stdout)["sessions"]] == ["made"]
 
 
 @pytest.mark.parametrize("arguments", [("--at", "100"), ("--json", "--at", "100"), ()])

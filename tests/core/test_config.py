@@ -106,7 +106,7 @@ def test_environment_values_are_read_as_their_type():
             "CLIFF_PRESET": "paper",
             "CLIFF_MIN_GAIN": "0.5",
             "CLIFF_MERGE_BLOCK": "yes",
-            "CLIFF_NOTES": "newest",
+            "CLIFF_NOTES": " newest ",
         }
     )
     assert config.as_dict() == {

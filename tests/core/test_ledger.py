@@ -173,28 +173,29 @@ def test_prices_and_rules_of_the_sessions_model(table):
     assert Pricing().of("openai-like") == (
         Tariff(2.5, 1.25, None, "a table, openai-like"),
         CacheRules(1024, 128),
-        128_000,
+        prices.lookup("openai-like"),
     )
     assert Pricing().of("anthropic-like")[0] == Tariff(5, 0.5, 6.25, "a table, anthropic-like")
     assert Pricing().of("uncached")[0].cached == 2, "no price for cached input: that of input"
 
 
 def test_a_model_or_prices_that_were_asked_for(table):
-    assert Pricing(model="anthropic-like").of("openai-like")[1] == CacheRules(4096, 1)
+    _, rules, known = Pricing(model="anthropic-like").of("openai-like")
+    assert (rules, known) == (CacheRules(4096, 1), prices.lookup("anthropic-like"))
     assert Pricing(input=3, cached=0.5, write=4).of("openai-like") == (
         Tariff(3, 0.5, 4, "as given"),
         CacheRules(1024, 128),
-        128_000,
+        prices.lookup("openai-like"),
     )
     assert Pricing(input=3).of(None)[0].cached == pytest.approx(0.6), "a fifth"
     assert Pricing(least=10, step=5).of("openai-like")[1] == CacheRules(10, 5)
 
 
 def test_without_a_price_costs_are_relative(table):
-    tariff, rules, window = Pricing().of(None)
-    assert (tariff, rules, window) == (RELATIVE, CacheRules(), None)
+    tariff, rules, known = Pricing().of(None)
+    assert (tariff, rules, known) == (RELATIVE, CacheRules(), None)
     assert RELATIVE.relative
     assert (RELATIVE.input, RELATIVE.cached) == (1.0, 0.2)
-    assert Pricing().of("unpriced") == (RELATIVE, CacheRules(64, 64), 128_000)
+    assert Pricing().of("unpriced") == (RELATIVE, CacheRules(64, 64), prices.lookup("unpriced"))
     with pytest.raises(UnknownPriceError, match=r"'unpriced'; give --price-input"):
         Pricing(model="unpriced").of("openai-like")

@@ -50,6 +50,11 @@ def test_registry():
     assert all(policy.name == name for name, policy in zip(POLICIES, policies(POLICIES, paper(100)), strict=True))
 
 
+def test_no_policy_at_all():
+    with pytest.raises(PolicyError, match="no policy is named; known are full, sliding, cliff"):
+        policies([], paper(100))
+
+
 @pytest.mark.parametrize(("name", "hint"), [("slidng", "did you mean sliding"), ("", "known are full, sliding, cliff")])
 def test_an_unknown_policy_names_the_nearest(name, hint):
     with pytest.raises(PolicyError, match=hint):
@@ -122,6 +127,14 @@ def test_sliding_in_preset_default_has_the_threshold_that_cliff_has():
     assert policy.view(HISTORY, 0).messages == HISTORY
 
 
+def test_sliding_and_cliff_stay_below_what_the_provider_takes():
+    for policy, size in ((Sliding(paper(10_000)), 5), (CliffPolicy(paper(10_000)), 9)):
+        policy.start(session(HISTORY), Meter(dialect("chat")), limit=190)  # 95 % of it: 180
+        assert policy.view(HISTORY[:5], 100).messages == HISTORY[:5], "174 tokens"
+        assert len(policy.view(HISTORY[:7], 100).messages) == size - (policy.name == "cliff") * 2
+    assert policy.view(HISTORY, 100).view.threshold == 180
+
+
 def test_cliff_is_the_compactor_with_the_meters_counts():
     history = [text("user", 10)]
     for turn in range(1, 6):
@@ -139,10 +152,15 @@ def test_cliff_is_the_compactor_with_the_meters_counts():
     assert cut.messages[2:] == history[3:9]
 
 
+def test_a_view_of_no_tokens_is_a_view():
+    view = started(CliffPolicy(paper(100)), []).view([], 0)
+    assert (view.tokens, view.view.failed) == (0, False)
+
+
 def test_cliff_where_it_cannot_be_done(caplog, monkeypatch):
     policy = started(CliffPolicy(paper(100)), HISTORY)
     monkeypatch.setattr(policy._compactor, "_view", lambda: 1 / 0)
     view = policy.view(HISTORY, 0)
     assert view.messages == HISTORY
-    assert view.view is None
+    assert view.view is None, "what it says of head and threshold means nothing"
     assert "ZeroDivisionError" in caplog.text

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,34 @@ def test_table_of_a_session():
     assert "window of 4 000 tokens from request 11 on" in text
 
 
+def table(width):
+    return printed(list(report.session_report(replayed(), TARIFF))[3:4], width)
+
+
+def test_a_narrow_terminal_has_fewer_columns():
+    figures = ("33 462", "85.0%", "$0.024", "100.0%", "5 034")
+    for width, left_out in ((69, ()), (61, ("5 034",)), (52, ("85.0%", "5 034"))):
+        text = table(width)
+        assert [figure for figure in figures if figure not in text] == list(left_out), width
+        assert ("peak" in text, "cached" in text) == ("5 034" not in left_out, "85.0%" not in left_out)
+
+
+@pytest.mark.parametrize("width", [20, 30, 40])
+def test_in_a_very_narrow_terminal_figures_stand_below_each_other(width):
+    lines = [line.strip() for line in table(width).split("\n")]
+    at = lines.index("full")
+    assert " ".join(lines[at + 1 :]).startswith(
+        "input tokens 33 462 cached 85.0% cost $0.024 of full 100.0% peak 5 034"
+    )
+    assert "cliffs 3" in lines[:at]
+
+
+@pytest.mark.parametrize("width", range(20, 121, 4))
+def test_no_figure_is_cut(width):
+    assert "…" not in table(width)
+    assert all(len(line) <= width for line in table(width).split("\n"))
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_tables_are_readable_at_any_width(width):
     done = replayed(made(name="a name " * 20))
@@ -116,8 +145,7 @@ def test_tables_are_readable_at_any_width(width):
     lines = [*report.session_report(done, TARIFF), *report.total_report(totals), *report.footer(totals, "o200k_base")]
     text = printed(lines, width)
     assert all(len(line) <= width for line in text.split("\n"))
-    if width >= 80:
-        assert "…" not in text
+    assert "…" not in text
     assert "smallest workable threshold" in text
 
 
@@ -125,6 +153,15 @@ def test_a_path_is_not_broken():
     session = made()
     object.__setattr__(session, "path", Path("/long" * 40 + "/name with spaces.json"))
     assert str(session.path) in printed(report.session_report(replayed(session), TARIFF)).split("\n")
+
+
+def test_a_threshold_that_the_window_does_not_allow_is_said():
+    config = CliffConfig.preset("paper", threshold_tokens=100_000)
+    done = replay(made(), policies(["cliff"], config), config, limit=4000)
+    text = " ".join(printed(report.session_report(done, TARIFF)).split())
+    assert "threshold: 3 800 tokens in place of 100 000, to leave room for the answer in the model's window" in text
+    assert plot.Panel.of(done, TARIFF, config).threshold == 3800
+    assert "in place of" not in printed(report.session_report(replayed(), TARIFF))
 
 
 def test_other_notes():
@@ -333,11 +370,24 @@ def test_a_line_that_leaves_the_picture_says_where_it_goes(tmp_path, grows):
 
 
 def test_unusable_files(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    assert plot.unusable(Path("a.png")) is plot.unusable(Path("a.SVG")) is None
     assert plot.unusable(Path("a.pdf")) == "a plot is a .png or .svg file, not 'a.pdf'"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert plot.unusable(Path("a.png")) == 'plots need matplotlib: pip install "cliff-core[plot]"'
+
+
+def test_usable_files():
+    pytest.importorskip("matplotlib")
+    assert plot.unusable(Path("a.png")) is plot.unusable(Path("a.SVG")) is None
+
+
+@pytest.mark.parametrize("error", [ImportError("numpy.core.multiarray\nfailed"), AttributeError("_ARRAY_API")])
+def test_matplotlib_that_cannot_be_imported(monkeypatch, error):
+    def fail(name):
+        raise error
+
+    monkeypatch.setattr("importlib.import_module", fail)
+    problem = " ".join(f"{type(error).__name__}: {error}".split())
+    assert plot.unusable(Path("a.png")) == f"plots need matplotlib, which cannot be imported ({problem})"
 
 
 def test_thousands():

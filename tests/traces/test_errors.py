@@ -1,7 +1,10 @@
 """Files that are no session, or break off: one clear line each, and nothing but TraceError."""
 
 import json
+import os
 import shutil
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +225,66 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Path, "open", refuse)  # tests may run as root, who may read everything
     assert attempt(path) == ([], f"{path}: expected a recorded session; cannot be read: Permission denied")
+
+
+def test_an_error_has_its_parts(tmp_path: Path) -> None:
+    path = tmp_path / "none: expected x.jsonl"
+    with pytest.raises(TraceError) as caught:
+        list(traces.read(path))
+    error = caught.value
+    assert (error.path, error.expects) == (path, "a recorded session")
+    assert error.reason == "cannot be read: No such file or directory"
+    assert str(error) == f"{path}: expected a recorded session; {error.reason}"
+
+
+def fed(path: Path, data: bytes) -> threading.Thread:
+    """A named pipe that gives `data`, once."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
+    writer.start()
+    return writer
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pipe_is_read_as_its_file(name: str, tmp_path: Path) -> None:
+    writer = fed(tmp_path / name, (SAMPLES / name).read_bytes())
+    sessions, error = attempt(tmp_path / name)
+    writer.join(10)
+    expected, _ = attempt(SAMPLES / name)
+    assert error == ""
+    assert [(s.name, s.messages, s.requests) for s in sessions] == [(s.name, s.messages, s.requests) for s in expected]
+    assert {s.path for s in sessions} <= {tmp_path / name}
+
+
+def test_a_pipe_with_something_else(tmp_path: Path) -> None:
+    writer = fed(tmp_path / "pipe", b"hello")
+    sessions, error = attempt(tmp_path / "pipe")
+    writer.join(10)
+    assert sessions == []
+    assert error.endswith("; line 1, column 1: the file breaks off (Expecting value)")
+
+
+def test_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        assert attempt(Path("socket")) == ([], "socket: expected a recorded session; cannot be read: it is a socket")
+    assert attempt(Path("/dev/zero")) == (
+        [],
+        "/dev/zero: expected a recorded session; cannot be read: it is a device",
+    )
+
+
+def test_in_a_folder_what_is_no_file_is_skipped(tmp_path: Path) -> None:
+    shutil.copy(SAMPLES / "pi.jsonl", tmp_path / "a.jsonl")
+    os.mkfifo(tmp_path / "b.jsonl")
+    (tmp_path / "c.json").symlink_to("/dev/zero")
+    skipped: list[TraceError] = []
+    assert traces.discover([tmp_path], skipped) == [tmp_path / "a.jsonl"]
+    assert [(error.path.name, error.reason) for error in skipped] == [
+        ("b.jsonl", "it is a pipe"),
+        ("c.json", "it is a device"),
+    ]
 
 
 def test_folder_that_is_no_session(tmp_path: Path) -> None:

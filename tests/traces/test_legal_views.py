@@ -1,10 +1,10 @@
 """Views of recorded sessions obey the rules by which the real APIs reject a request."""
 
 import pytest
-from kit import rules
 
 from cliff_core import CliffConfig, Compactor, dialect
 from cliff_core.traces import read
+from kit import rules
 
 APIS = {"chat": "chat", "chat-text": "chat", "anthropic": "anthropic", "responses": "responses"}
 SHAPES = {"chat": "messages", "anthropic": "messages", "responses": "input"}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
@@ -52,8 +55,7 @@ class Commands(TyperGroup):
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:
-            # What is still buffered is flushed once more when the interpreter ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard()
             raise typer.Exit(BROKEN_PIPE) from None
 
 
@@ -89,10 +91,62 @@ def cliff(
     old turns, no model call."""
 
 
+class OutputError(Exception):
+    """Standard output cannot be written."""
+
+
+class Output(io.TextIOWrapper):
+    """Standard output whose faults are told apart from those of other files. A reader that went away is none."""
+
+    def write(self, text: str) -> int:
+        with _writing():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _writing():
+            super().flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error)) from error
+
+
+def _discard() -> None:
+    """What is still buffered is flushed once more when the interpreter ends: it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """The console script."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:  # recorded text may hold what the terminal's encoding does not
-            reconfigure(errors="replace")
-    app()
+    # Recorded text may hold what the terminal's encoding does not. A stream that was closed is None.
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    elif isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="replace")
+    if sys.stdout is None:
+        sys.exit(_unwritable("it is closed"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding, by_line = sys.stdout.encoding, sys.stdout.line_buffering
+        sys.stdout = Output(sys.stdout.detach(), encoding, "replace", line_buffering=by_line)
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # before a command began: the version
+        _discard()
+        sys.exit(BROKEN_PIPE)
+    except OutputError as error:
+        _discard()
+        sys.exit(_unwritable(str(error)))
+
+
+def _unwritable(problem: str) -> int:
+    print(f"error: standard output cannot be written: {problem}", file=sys.stderr)
+    return 2

@@ -155,6 +155,8 @@ def _nearest(name: str, prefix: str = "") -> str:
 def _checked(name: str, value: Any) -> Any:
     """`value` as the type of option `name`; text is read (environment variables, command lines)."""
     default = _DEFAULTS[OPTIONS[name]]
+    if isinstance(value, str):
+        value = value.strip()
     if name in _CHOICES:
         if value not in _CHOICES[name]:
             near = difflib.get_close_matches(value, _CHOICES[name], n=1) if isinstance(value, str) else []

@@ -137,9 +137,8 @@ class Pricing:
     least: int | None = None
     step: int | None = None
 
-    def of(self, model: str | None) -> tuple[Tariff, CacheRules, int | None]:
-        """Prices, cache rules, and the window in tokens (None: not known) of a session whose model is
-        `model`.
+    def of(self, model: str | None) -> tuple[Tariff, CacheRules, prices.Model | None]:
+        """Prices and cache rules of a session whose model is `model`, and what else is known of that model.
 
         Raises UnknownPriceError where a model was asked for and there is no price for it."""
         known = prices.lookup(self.model or model or "")
@@ -158,12 +157,11 @@ class Pricing:
             )
         else:
             tariff = RELATIVE
-        least, step, window = self.least, self.step, None
+        least, step = self.least, self.step
         if known is not None:
-            window = known.context_window
             least = known.cache_min_tokens if least is None else least
             step = known.cache_step_tokens if step is None else step
-        return tariff, CacheRules(least or 0, step or 1), window
+        return tariff, CacheRules(least or 0, step or 1), known
 
 
 @dataclass(frozen=True, slots=True)

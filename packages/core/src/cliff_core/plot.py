@@ -1,10 +1,10 @@
 """Prompt tokens by request, one line a policy: the picture that gave the method its name.
 
-matplotlib (extra `plot`) is imported when something is drawn. An SVG of the same replay has the same bytes."""
+matplotlib (extra `plot`) is imported when something is to be drawn. An SVG of the same replay has the same bytes."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,22 +69,30 @@ class Panel:
             )
             for name, result in replay.results.items()
         }
-        raised = [r.threshold for r in replay.results.values() if r.threshold is not None]
+        used = [r.threshold for r in replay.results.values() if r.threshold is not None]
         model = model_of(session)
         return cls(
             title=session.name or session.path.stem,
             subtitle=session.format + (f" · {model.rpartition('/')[2]}" if model else ""),
-            threshold=max([config.threshold_tokens, *raised]),
+            threshold=max(used, default=config.threshold_tokens),
             lines=lines,
         )
 
 
 def unusable(path: Path) -> str | None:
-    """Why no plot can be written to `path`; None where it can."""
-    if path.suffix.lower() not in SUFFIXES:
+    """Why no plot can be written to `path`; None where it can, and then matplotlib is imported."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         return f"a plot is a {' or '.join(SUFFIXES)} file, not {path.name!r}"
-    if importlib.util.find_spec("matplotlib") is None:
-        return 'plots need matplotlib: pip install "cliff-core[plot]"'
+    try:
+        backend = "backend_svg" if suffix == ".svg" else "backend_agg"
+        for module in ("matplotlib", "matplotlib.figure", f"matplotlib.backends.{backend}"):
+            importlib.import_module(module)
+    except Exception as error:  # its compiled parts may be for another numpy
+        if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
+            return 'plots need matplotlib: pip install "cliff-core[plot]"'
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        return f"plots need matplotlib, which cannot be imported ({problem})"
     return None
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from cliff_core import decision
-from cliff_core.compactor import Cliff, Compactor, View
+from cliff_core.compactor import Cliff, Compactor, Fact, View
 from cliff_core.config import CliffConfig
 from cliff_core.content import Message, Turn
 from cliff_core.ledger import Meter
@@ -39,8 +39,8 @@ class Policy(Protocol):
 
     name: str
 
-    def start(self, session: Session, meter: Meter) -> None:
-        """A session begins; `meter` counts its messages."""
+    def start(self, session: Session, meter: Meter, limit: int | None = None) -> None:
+        """A session begins; `meter` counts its messages. `limit`: tokens that the provider takes, where known."""
         ...
 
     def view(self, history: Sequence[Any], fixed_tokens: int) -> PolicyView:
@@ -58,7 +58,7 @@ class Full:
         self._meter: Meter
         self._counted = self._tokens = 0
 
-    def start(self, session: Session, meter: Meter) -> None:
+    def start(self, session: Session, meter: Meter, limit: int | None = None) -> None:
         self._meter = meter
         self._counted = self._tokens = 0
 
@@ -74,7 +74,8 @@ class Full:
 class Sliding:
     """Head and the newest whole turns that fit into the threshold; at least the newest one.
 
-    The threshold is raised as that of policy `cliff` is (preset `default`: T_min), so that the two compare.
+    The threshold is that of policy `cliff` (raised to T_min in preset `default`, lowered to what the provider
+    takes), so that the two compare.
     Once the window is full it moves at every request, and nothing after the head is found in the prefix
     cache. No call is parted from its results."""
 
@@ -83,11 +84,12 @@ class Sliding:
     def __init__(self, config: CliffConfig) -> None:
         self.config = config
         self._meter: Meter
+        self._limit: int | None = None
         self._since = 0
         """Message at which the window began last; it never moves back."""
 
-    def start(self, session: Session, meter: Meter) -> None:
-        self._meter = meter
+    def start(self, session: Session, meter: Meter, limit: int | None = None) -> None:
+        self._meter, self._limit = meter, limit
         self._since = 0
 
     def view(self, history: Sequence[Any], fixed_tokens: int) -> PolicyView:
@@ -103,7 +105,7 @@ class Sliding:
         ]
         fixed = fixed_tokens + sum(self._meter.tokens(message) for message in history[:head])
         size = fixed + sum(message.tokens for message in parsed)
-        budget = decision.effective_threshold(self.config, fixed)
+        budget = decision.effective_threshold(self.config, fixed, self._limit)
         if size > budget and len(turns) > 1:
             gone = self._cut(turns, size, budget)
             self._since = start + turns[gone].start
@@ -146,13 +148,13 @@ class CliffPolicy:
         self.config = config
         self._compactor: Compactor
 
-    def start(self, session: Session, meter: Meter) -> None:
-        self._compactor = Compactor(meter.dialect, self.config, count_many=meter.count_many)
+    def start(self, session: Session, meter: Meter, limit: int | None = None) -> None:
+        facts: list[Fact] = [] if limit is None else [{"at": 0, "kind": "limit", "value": limit}]
+        self._compactor = Compactor(meter.dialect, self.config, facts, meter.count_many)
 
     def view(self, history: Sequence[Any], fixed_tokens: int) -> PolicyView:
         view = self._compactor.view(history, fixed_tokens)
-        # A view that failed open has no size; what it says of head and threshold means nothing then.
-        return PolicyView(view.messages, view.tokens, view.cliff, view if view.tokens else None)
+        return PolicyView(view.messages, view.tokens, view.cliff, None if view.failed else view)
 
 
 POLICIES: dict[str, Callable[[CliffConfig], Policy]] = {
@@ -164,7 +166,7 @@ POLICIES: dict[str, Callable[[CliffConfig], Policy]] = {
 
 
 def policies(names: Iterable[str], config: CliffConfig) -> list[Policy]:
-    """The policies of these names, each once, in their order. Raises PolicyError for an unknown one."""
+    """The policies of these names, each once, in their order. Raises PolicyError for an unknown one, or none."""
     made: list[Policy] = []
     for name in dict.fromkeys(names):
         if name not in POLICIES:
@@ -172,4 +174,6 @@ def policies(names: Iterable[str], config: CliffConfig) -> list[Policy]:
             hint = f"did you mean {near[0]}?" if near else "known are " + ", ".join(POLICIES)
             raise PolicyError(f"unknown policy {name!r}; {hint}")
         made.append(POLICIES[name](config))
+    if not made:
+        raise PolicyError("no policy is named; known are " + ", ".join(POLICIES))
     return made

@@ -9,6 +9,7 @@ costs on the same work, not whether the model would have done that work.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from cliff_core.config import CliffConfig
 from cliff_core.dialects import dialect
 from cliff_core.ledger import Account, CacheRules, Entry, Ledger, Meter
 from cliff_core.policies import CliffPolicy, Full, Policy
+from cliff_core.prices import Model
 from cliff_core.tokens import Calibration
 from cliff_core.traces import Session
 
@@ -71,7 +73,8 @@ class Result(Account):
     cliffs: tuple[tuple[int, Cliff], ...] = ()
     """Compactions, each with the number of its request (from 1)."""
     threshold: int | None = None
-    """The largest T_eff: above the configured threshold where that was too small. Policy `cliff` only."""
+    """The largest T_eff: above the configured threshold where that was too small, below it where the provider
+    takes less. Policy `cliff` only."""
     smallest_threshold: int | None = None
     """The smallest threshold that never has to be raised in this session. Policy `cliff` only."""
 
@@ -95,18 +98,21 @@ def replay(
     policies: Sequence[Policy],
     config: CliffConfig,
     rules: CacheRules | None = None,
+    limit: int | None = None,
 ) -> Replay:
-    """Run all policies over a session, one request after the other."""
+    """Run all policies over a session, one request after the other.
+
+    `limit`: tokens that the provider takes (`limit_of`), None where that is not known."""
     meter, scale = _meter(session)
-    results = {policy.name: _run(session, policy, config, meter, scale, rules) for policy in policies}
-    full = results.get("full") or _run(session, Full(config), config, meter, scale, rules)
+    results = {policy.name: _run(session, policy, config, meter, scale, rules, limit) for policy in policies}
+    full = results.get("full") or _run(session, Full(config), config, meter, scale, rules, limit)
     return Replay(session, config, scale, full, results, _recorded(session, full))
 
 
-def view_at(session: Session, policy: CliffPolicy, request: int) -> tuple[View, Meter]:
+def view_at(session: Session, policy: CliffPolicy, request: int, limit: int | None = None) -> tuple[View, Meter]:
     """What policy `cliff` sends at one request (from 1), with the meter that it was counted by."""
     meter, scale = _meter(session)
-    policy.start(session, meter)
+    policy.start(session, meter, limit)
     view = None
     for known in session.requests[:request]:
         view = policy.view(session.messages[: known.at], scale.fixed_tokens).view
@@ -161,6 +167,20 @@ def model_of(session: Session) -> str | None:
     return named.most_common(1)[0][0] if named else None
 
 
+def limit_of(model: Model | None) -> int | None:
+    """The limit that makes T_eff at most window - longest answer - 5 % of the window (DESIGN.md section 4); None
+    where the window is not known.
+
+    Some tables have the window as the longest answer: it is taken to be half of the window at most."""
+    if model is None or model.context_window is None or model.context_window <= 0:
+        return None
+    window = model.context_window
+    answer = min(max(model.max_output or 0, 0), window // 2)
+    room = window - answer - -(-window // 20)
+    limit = math.ceil(room / decision.LIMIT_SHARE)
+    return limit if math.floor(decision.LIMIT_SHARE * limit) >= room else limit + 1
+
+
 def _reported(session: Session) -> list[tuple[int, int]]:
     """Messages and recorded input tokens of the requests that can be compared."""
     return [
@@ -186,8 +206,9 @@ def _run(
     meter: Meter,
     scale: Scale,
     rules: CacheRules | None,
+    limit: int | None,
 ) -> Result:
-    policy.start(session, meter)
+    policy.start(session, meter, limit)
     ledger = Ledger(meter, rules)
     cliffs: list[tuple[int, Cliff]] = []
     smallest = threshold = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -164,7 +165,7 @@ def session_report(replay: Replay, tariff: Tariff, window: int | None = None) ->
     yield Text(printable(f"{session.format} · {model} · {requests}"), style="dim")
     one = Totals()
     one.add(replay, tariff)
-    yield _table(one)
+    yield Figures(one)
     yield from _notes(replay, window)
     yield Text()
 
@@ -176,7 +177,7 @@ def total_report(totals: Totals) -> Iterator[Line]:
     yield Text("total", style="bold")
     sessions, requests = counted(totals.sessions, "session"), counted(totals.requests, "request")
     yield Text(f"{sessions} · {requests}", style="dim")
-    yield _table(totals)
+    yield Figures(totals)
     if 0 < totals.priced < totals.sessions:
         yield f"cost: of the {counted(totals.priced, 'session')} with a price, without the others"
     yield Text()
@@ -229,23 +230,53 @@ def _path(path: Path) -> Text:
     return Text(printable(str(path)), style="dim", no_wrap=True, overflow="ignore")
 
 
-def _table(totals: Totals) -> Table:
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All policies. Where the console is too narrow for the table, columns are left out, and where it is even for the
+    others, figures stand below each other: none is cut."""
+
+    totals: Totals
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = {name: _figures(name, its, self.totals) for name, its in self.totals.policies.items()}
+        for left_out in ((), ("peak",), ("peak", "cached")):
+            table = _table(rows, left_out)
+            if Measurement.get(console, options.update(width=WIDE), table).maximum <= options.max_width:
+                yield table
+                return
+        for name, figures in rows.items():
+            yield Text("  " + name, style=COLOURS.get(name, ""))
+            for heading, figure in figures.items():
+                if figure:
+                    yield Text(f"    {heading} {figure}", overflow="fold")
+
+
+WIDE = 1000
+"""Columns of a console that any table fits in."""
+
+
+def _figures(name: str, its: Sum, totals: Totals) -> dict[str, str]:
+    """One policy's figures, by their headings."""
+    cost, base = totals.cost(its), totals.cost(totals.full)
+    return {
+        "input tokens": grouped(its.input_tokens),
+        "cached": f"{its.cached_tokens / its.input_tokens:.1%}" if its.input_tokens else "–",
+        "cost": dollars(cost) if totals.priced else "–",
+        "of full": f"{cost / base:.1%}" if base else "–",
+        "cliffs": grouped(its.cliffs) if name == "cliff" else "",
+        "peak": grouped(its.peak_tokens),
+    }
+
+
+def _table(rows: dict[str, dict[str, str]], left_out: Collection[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
     table.add_column("  policy", no_wrap=True)
-    for heading in ("input tokens", "cached", "cost", "of full", "cliffs", "peak"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, its in totals.policies.items():
-        share = f"{its.cached_tokens / its.input_tokens:.1%}" if its.input_tokens else "–"
-        cost, base = totals.cost(its), totals.cost(totals.full)
-        table.add_row(
-            Text("  " + name, style=COLOURS.get(name, "")),
-            grouped(its.input_tokens),
-            share,
-            dollars(cost) if totals.priced else "–",
-            f"{cost / base:.1%}" if base else "–",
-            grouped(its.cliffs) if name == "cliff" else "",
-            grouped(its.peak_tokens),
-        )
+    for heading in next(iter(rows.values()), ()):
+        if heading not in left_out:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for name, figures in rows.items():
+        shown = (figure for heading, figure in figures.items() if heading not in left_out)
+        table.add_row(Text("  " + name, style=COLOURS.get(name, "")), *shown)
     return table
 
 
@@ -267,6 +298,11 @@ def _notes(replay: Replay, window: int | None) -> Iterator[str]:
         elif result.smallest_threshold > asked:
             note += f": {grouped(asked)} is too small"
         yield note
+        if result.threshold < asked:
+            yield (
+                f"threshold: {counted(result.threshold, 'token')} in place of {grouped(asked)}, "
+                "to leave room for the answer in the model's window"
+            )
     if recorded is not None:
         cached = ""
         if recorded.cached_tokens is not None:

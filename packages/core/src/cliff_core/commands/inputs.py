@@ -33,9 +33,8 @@ class Inputs:
         others = []
         for error in skipped:
             # A file that has the name of a session and cannot be read is one that broke off.
-            name = str(error).partition(": expected ")[0]
-            if error.__cause__ is not None and name.endswith(SESSION_SUFFIXES):
-                self.failed(Path(name), str(error))
+            if error.__cause__ is not None and error.path.name.endswith(SESSION_SUFFIXES):
+                self.failed(error.path, str(error))
             else:
                 others.append(error)
         for error in others[:MOST_SKIPPED]:
@@ -76,10 +75,14 @@ class Inputs:
             self._progress.start()
 
     def _sessions(self, path: Path) -> Iterator[traces.Session]:
+        empty = True
         try:
             for session in traces.read(path):
+                empty = False
                 self._log.about = f"{session.path}: "
                 yield session
+            if empty:
+                warn(f"{path}: there is no session in this file")
         except traces.TraceError as error:
             self.failed(path, str(error))
         finally:

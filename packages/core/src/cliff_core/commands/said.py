@@ -11,7 +11,23 @@ from rich.text import Text
 
 from cliff_core.wording import printable
 
-stderr = Console(stderr=True, highlight=False)
+USUAL_WIDTH = 80
+"""Columns of a terminal that does not know (COLUMNS=0)."""
+
+
+class Stream(Console):
+    """Standard output or standard error. A broken pipe is the business of `cli.Commands.invoke`."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False)
+        if self.width < 1:
+            self.width = USUAL_WIDTH
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+stderr = Stream(stderr=True)
 """One for progress and warnings, so that neither is written over the other."""
 
 
@@ -23,16 +39,6 @@ def say(label: str, style: str, text: str) -> None:
     """One line: a label in a style, and a text."""
     line = " ".join(printable(text).split("\n"))
     stderr.print(Text(f"{label}: ", style=style).append(line, style=""), soft_wrap=True)
-
-
-class Output(Console):
-    """Standard output. A broken pipe is the business of `cli.Commands.invoke`."""
-
-    def __init__(self) -> None:
-        super().__init__(highlight=False)
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 class Log(logging.Handler):

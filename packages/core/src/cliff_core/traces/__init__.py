@@ -39,7 +39,7 @@ from cliff_core.traces import (
     swe_agent,
 )
 from cliff_core.traces.session import Request, Session, TraceError, Usage
-from cliff_core.traces.source import MalformedError, Sample, sample, trace_error
+from cliff_core.traces.source import MalformedError, Sample, pipe, sample, special
 
 __all__ = ["FORMATS", "Reader", "Request", "Session", "TraceError", "Usage", "discover", "find", "read"]
 
@@ -91,26 +91,28 @@ def find(path: Path) -> Reader:
                 if reader.matches(begin):
                     return reader
     except MalformedError as error:
-        raise trace_error(path, EXPECTS, str(error)) from error
+        raise TraceError(path, EXPECTS, str(error)) from error
     except OSError as error:
-        raise trace_error(path, EXPECTS, f"cannot be read: {error.strerror or error}") from error
+        raise TraceError(path, EXPECTS, f"cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
-        raise trace_error(path, EXPECTS, "nested too deeply") from error
-    raise trace_error(path, EXPECTS, f"no known format: {_shape(begin)}")
+        raise TraceError(path, EXPECTS, "nested too deeply") from error
+    raise TraceError(path, EXPECTS, f"no known format: {_shape(begin)}")
 
 
 def read(path: Path) -> Iterator[Session]:
-    """The sessions of a file, or of the folder of one; lazily where the format allows it.
+    """The sessions of a file or pipe, or of the folder of one; lazily where the format allows it.
 
     Raises TraceError where it breaks, after the sessions that are whole."""
-    yield from find(path).read(path)
+    with pipe(path):
+        yield from find(path).read(path)
 
 
 def discover(paths: Iterable[Path], skipped: list[TraceError] | None = None) -> list[Path]:
     """What `read` takes: each file given, and the sessions of each folder, by name.
 
-    Files of a folder that are no session are left out and, with the reason, put into `skipped`; a file that was
-    named stays, whatever it is. A folder that is one session is one. Hidden folders are not entered."""
+    Files of a folder that are no session are left out and, with the reason, put into `skipped`, as is what is no
+    regular file (pipes, devices); what was named stays, whatever it is. A folder that is one session is one. Hidden
+    folders are not entered."""
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -125,6 +127,8 @@ def discover(paths: Iterable[Path], skipped: list[TraceError] | None = None) -> 
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 try:
+                    if kind := special(here / name):
+                        raise TraceError(here / name, EXPECTS, f"it is {kind}")
                     find(here / name)
                 except TraceError as error:
                     if skipped is not None:

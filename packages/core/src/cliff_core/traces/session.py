@@ -11,6 +11,13 @@ from typing import Any
 class TraceError(Exception):
     """A file cannot be read as a session. One line: the path, what was expected, where it broke."""
 
+    def __init__(self, path: Path, expects: str, reason: str) -> None:
+        super().__init__(path, expects, reason)
+        self.path, self.expects, self.reason = path, expects, reason
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.path}: expected {self.expects}; {self.reason}".split("\n"))
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

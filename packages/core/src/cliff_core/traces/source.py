@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import itertools
 import json
+import stat
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -30,20 +34,59 @@ def guarded(path: Path, expects: str, sessions: Iterator[Session]) -> Iterator[S
     except TraceError:
         raise
     except MalformedError as error:
-        raise trace_error(path, expects, str(error)) from error
+        raise TraceError(path, expects, str(error)) from error
     except OSError as error:
-        raise trace_error(path, expects, f"cannot be read: {error.strerror or error}") from error
+        raise TraceError(path, expects, f"cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
-        raise trace_error(path, expects, "nested too deeply") from error
+        raise TraceError(path, expects, "nested too deeply") from error
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise trace_error(path, expects, f"unexpected structure ({type(error).__name__}: {error})") from error
-
-
-def trace_error(path: Path, expects: str, problem: str) -> TraceError:
-    return TraceError(" ".join(f"{path}: expected {expects}; {problem}".split("\n")))
+        raise TraceError(path, expects, f"unexpected structure ({type(error).__name__}: {error})") from error
 
 
 # --- reading ---------------------------------------------------------------------------------------------
+
+
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+_pipes: dict[Path, bytes | None] = {}
+"""Pipes that are read now, and what they gave, once they did: a pipe can be read only once."""
+
+
+def special(path: Path) -> str | None:
+    """What a path is whose reading may never end, such as `a pipe`; None for files, folders, and where there is
+    nothing."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return None
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), None)
+
+
+@contextmanager
+def pipe(path: Path) -> Iterator[None]:
+    """While this lasts, `path` may be a pipe: it is read once, into memory."""
+    _pipes[path] = None
+    try:
+        yield
+    finally:
+        del _pipes[path]
+
+
+def _opened(path: Path) -> BinaryIO:
+    kind = special(path)
+    if kind is None:
+        return path.open("rb")
+    if kind != "a pipe" or path not in _pipes:
+        raise OSError(errno.EINVAL, f"it is {kind}")
+    data = _pipes[path]
+    if data is None:
+        data = _pipes[path] = path.read_bytes()
+    return io.BytesIO(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +122,7 @@ def sample(path: Path, size: int) -> Sample:
 
 def records(path: Path) -> Generator[tuple[str, Any], None, None]:
     """Each value of a file of JSON lines with its place (`line 12`), or the one document of any other file."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         _check_head(file)
         number, line = _first_line(file)
         try:
@@ -112,7 +155,7 @@ def items(path: Path) -> Iterator[tuple[str, Any]]:
 
 def document(path: Path) -> Any:
     """The one JSON document of a file."""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         _check_head(file)
         text = _decode(file.read(), 1)
     if not text.strip():
