@@ -21,10 +21,10 @@ demo: ## replay the recorded session of examples/, show the table, write the plo
 test: test-3.12 test-3.13 test-wheel-3.11 ## all tests on Python 3.12 and 3.13, those of the core's wheel on 3.11
 
 test-3.12:
-	HYPOTHESIS_PROFILE=$(PROFILE) $(IN_ENV) --group test pytest -n auto --cov
+	HYPOTHESIS_PROFILE=$(PROFILE) $(IN_ENV) --group test pytest -n auto --dist worksteal --cov
 
 test-3.13:
-	HYPOTHESIS_PROFILE=quick scripts/optional 3.13 scripts/in-env 3.13 .venv-3.13 --group test pytest -n auto
+	HYPOTHESIS_PROFILE=quick scripts/optional 3.13 scripts/in-env 3.13 .venv-3.13 --group test pytest -n auto --dist worksteal
 
 test-wheel-3.11:
 	HYPOTHESIS_PROFILE=quick scripts/optional 3.11 scripts/test-wheel 3.11

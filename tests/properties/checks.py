@@ -16,6 +16,7 @@ from properties.oracle import (
     Sources,
     acting,
     characters,
+    must_stay,
     open_cuts,
     pairs,
     parse_block,
@@ -150,6 +151,11 @@ def check_only_originals(run: Run) -> None:
         assert set(block.turns) <= set(shown), (sorted(block.turns), shown)
         for number in set(shown) - set(block.turns):
             assert not _has_excerpts(run, sent, number), f"turn {number} has no excerpts"
+        if not run.config.pin_directives:  # they stand in the block of their own window
+            for number in shown:
+                start, end = _bounds(sent, number)
+                said = [words for index, words in sent.words if start <= index < end]
+                assert [part.text for part in block.turns.get(number, ()) if part.tag == "user"] == said
 
 
 def _newest_compaction(run: Run, sent: Sent) -> int | None:
@@ -251,6 +257,23 @@ def _check_merged(before: dict[str, Any], after: dict[str, Any], block: str) -> 
     else:
         assert after["content"][:-1] == before["content"]
         assert after["content"][-1]["text"] == block
+
+
+def check_pinned(run: Run) -> None:
+    """What cannot become text and must stay does, with its calls, and nothing else: preset `default`."""
+    for sent in first_of_each_block(run):
+        view = sent.view
+        must = {index for index in range(view.head, view.cut) if not exact(run) and must_stay(sent.history[index])}
+        compaction = _newest_compaction(run, sent)
+        must |= {compaction} - {None}
+        pinned = set(view.pinned)
+        assert must <= pinned, f"{sorted(must - pinned)} went away"
+        turns = {sent.shape.turn(index) for index in must}
+        links = {(sent.shape.turn(call[0]), sent.shape.turn(at[0])) for at, call in _pairs(sent).items() if call}
+        for _ in range(len(turns) + len(links)):  # a late result ties its turn to that of its call
+            turns |= {turn for link in links if turns & set(link) for turn in link}
+        strange = {index for index in pinned if sent.shape.turn(index) not in turns}
+        assert not strange, f"{sorted(strange)} need not stay"
 
 
 def check_newest_directive(run: Run, sent: Sent) -> None:
@@ -460,7 +483,13 @@ def check_no_shuffle(run: Run) -> None:
 
 def check_decisions(run: Run, most: int = 6) -> None:
     """The decision of DESIGN.md section 4, made a second time (with the same blocks)."""
-    asked = [sent for sent in run.sent if not sent.forced and _role(sent) != "trigger"]
+    asked = [sent for sent in run.sent if not sent.forced]
+    for sent in asked:
+        if _role(sent) == "trigger":
+            old = sent.before.view if sent.before is not None else _whole(sent)
+            assert sent.view.cliff is None, "a request to the provider itself is no checkpoint"
+            assert (sent.view.cut, sent.view.block) == (old.cut, old.block)
+    asked = [sent for sent in asked if _role(sent) != "trigger"]
     for sent in _some(asked[::-1], most):
         _check_decision(run, sent)
 

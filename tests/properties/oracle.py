@@ -181,6 +181,29 @@ def open_cuts(natives: Sequence[Native], starts: Sequence[int], words: Iterable[
     return {turn for turn, waiting, _ in _walk(natives, starts, words) if not waiting}
 
 
+_ATTACHED = {"image", "image_url", "input_image", "document", "file", "input_file", "tool_addition"}
+
+
+def must_stay(message: Any) -> bool:
+    """Whether a message after the head is pinned (DESIGN.md section 2; a provider's compaction aside): a person's
+    attachments, tools that were loaded, changes of the tool list."""
+    if message.get("type") in ("tool_search_output", "additional_tools"):
+        return True
+    parts = message.get("content")
+    if not isinstance(parts, list) or message.get("role") not in ("user", "system", "developer"):
+        return False
+    parts = [part for part in parts if isinstance(part, dict)]
+    loaded = [
+        inner
+        for part in parts
+        if part.get("type") == "tool_result" and isinstance(part.get("content"), list)
+        for inner in part["content"]
+    ]
+    return any(part.get("type") in _ATTACHED for part in parts) or any(
+        isinstance(inner, dict) and inner.get("type") == "tool_reference" for inner in loaded
+    )
+
+
 def leaves(value: Any) -> Iterable[str]:
     """All texts in a JSON value, its keys included."""
     if isinstance(value, str):

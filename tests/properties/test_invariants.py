@@ -50,6 +50,12 @@ def test_3_head_live_turns_and_newest_directive_are_untouched(dialect: str, case
 
 @in_all_dialects
 @given(case=cases())
+def test_3_what_cannot_become_text_stays(dialect: str, case: Case) -> None:
+    holds(case, dialect, checks.check_pinned)
+
+
+@in_all_dialects
+@given(case=cases())
 def test_4_views_are_append_only_between_cliffs(dialect: str, case: Case) -> None:
     holds(case, dialect, checks.check_append_only)
 

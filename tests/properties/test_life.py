@@ -10,6 +10,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from cliff_core import View
 from properties import checks
 from properties.driver import Host, Run, Sent, replay
 from properties.histories import DIALECTS
@@ -26,8 +27,12 @@ class Life(RuleBasedStateMachine):
     sent: Sent | None
     answered: list[Sent]
     """Views that the model answered in the history as it is now."""
+    rejected: set[str]
+    """Histories, as JSON, whose requests were rejected."""
     mine: list[Sent]
     """Views of the process as it is now."""
+    unseen: bool
+    """The process has started again and saw no history yet: which one its facts were learned on it cannot tell."""
 
     @initialize(dialect=st.sampled_from(DIALECTS), case=cases(mishaps=False))
     def begin(self, dialect: str, case: Case) -> None:
@@ -39,6 +44,8 @@ class Life(RuleBasedStateMachine):
         self.sent = None
         self.answered = []
         self.mine = []
+        self.rejected = set()
+        self.unseen = False
         note(case.story(dialect))
 
     # --- what a host does -------------------------------------------------------------------------------------
@@ -84,7 +91,7 @@ class Life(RuleBasedStateMachine):
             assert self.host.compactor.facts == facts
             return
         assert smaller.tokens < before.tokens
-        self._check(self.host.note(list(self.history), self.words, smaller, forced=True))
+        self._forced(smaller)
 
     @rule()
     def it_is_rejected_until_nothing_is_left(self) -> None:
@@ -94,8 +101,7 @@ class Life(RuleBasedStateMachine):
             if smaller is None:
                 return
             assert smaller.tokens < sent.view.tokens
-            sent = self.host.note(list(self.history), self.words, smaller, forced=True)
-            self._check(sent)
+            sent = self._forced(smaller)
         raise AssertionError("a thousand rejections, and still something to drop")
 
     @precondition(lambda self: self.mine)
@@ -132,6 +138,7 @@ class Life(RuleBasedStateMachine):
     def the_process_restarts(self) -> None:
         self.host.restart()
         self.mine = []
+        self.unseen = True
 
     @rule()
     def the_host_builds_its_messages_anew(self) -> None:
@@ -163,7 +170,18 @@ class Life(RuleBasedStateMachine):
         self._check(sent)
         return sent
 
+    def _forced(self, view: View) -> Sent:
+        sent = self.host.note(list(self.history), self.words, view, forced=True)
+        self.rejected.add(json.dumps(sent.history[: sent.point]))
+        self._check(sent)
+        return sent
+
     def _check(self, sent: Sent) -> None:
+        if sent.view.cliff is not None and sent.view.cliff.reason == "forced":
+            was = json.dumps(sent.history[: sent.point])
+            assert self.unseen or was in self.rejected, "this history was never rejected"
+            self.rejected.add(was)
+        self.unseen = False
         self.sent = sent
         self.mine.append(sent)
         if sent.forced:  # where a continued reply is rejected, its step is decided anew
@@ -185,5 +203,6 @@ class Life(RuleBasedStateMachine):
             checks.check_same_segment(run, self.answered[-1], sent)
 
 
-Life.TestCase.settings = settings(stateful_step_count=20)
+# (A life has twenty steps, each checked by all invariants: fewer of them than of single histories.)
+Life.TestCase.settings = settings(stateful_step_count=20, max_examples=min(300, settings.default.max_examples))
 TestLife = Life.TestCase

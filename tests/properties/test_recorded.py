@@ -24,6 +24,7 @@ CHECKS = (
     checks.check_own_places,
     checks.check_only_originals,
     checks.check_untouched,
+    checks.check_pinned,
     checks.check_append_only,
     checks.check_paired,
     checks.check_deterministic,
