@@ -90,7 +90,7 @@ def unusable(path: Path) -> str | None:
             importlib.import_module(module)
     except Exception as error:  # its compiled parts may be for another numpy
         if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
-            return 'plots need matplotlib: pip install "cliff-core[plot]"'
+            return "plots need matplotlib: pip install matplotlib"
         problem = " ".join(f"{type(error).__name__}: {error}".split())
         return f"plots need matplotlib, which cannot be imported ({problem})"
     return None

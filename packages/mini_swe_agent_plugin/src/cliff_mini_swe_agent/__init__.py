@@ -4,7 +4,7 @@
 
     from cliff_mini_swe_agent import wrap, views
     model = wrap("litellm")(model_name=…, cliff={"threshold_tokens": 16_000})
-    views("last_mini_run.traj.json")[40].messages       # what the model saw at request 41
+    views("run.traj.json")[40].messages         # what the model saw at request 41; the file of mini's -o
 
 `cliff_mini_swe_agent.NAME` is the host's class of that short name (`litellm`, `litellm_textbased`, …), made when it
 is asked for: the host resolves `--model-class` by import and `getattr`. `Model` takes any class by its import path.
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
         return wrap(name)
     near = difflib.get_close_matches(name, (*NAMES, *__all__), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise AttributeError(f"cliff_mini_swe_agent has no model class {name!r}{hint} There are {', '.join(NAMES)}.")
+    raise AttributeError(f"cliff_mini_swe_agent has no model class {name!r}{hint}; the names are {', '.join(NAMES)}")
 
 
 def __dir__() -> list[str]:

@@ -1,1 +1,1 @@
-"""The OpenHands condenser. Not built yet: issue 4 tracks it."""
+"""The OpenHands condenser. Not built yet."""

@@ -1,1 +1,1 @@
-"""The proxy for agents that cannot be extended. Not built yet: issue 6 tracks it."""
+"""The proxy for agents that cannot be extended. Not built yet."""

@@ -1,1 +1,1 @@
-"""The selector of the best of k rollouts. Not built yet: issue 8 tracks it."""
+"""The selector of the best of k rollouts. Not built yet."""

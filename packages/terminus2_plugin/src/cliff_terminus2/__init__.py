@@ -1,1 +1,1 @@
-"""The Terminus-2 plugin. Not built yet: issue 5 tracks it."""
+"""The Terminus-2 plugin. Not built yet."""
