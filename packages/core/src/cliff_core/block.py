@@ -40,6 +40,7 @@ DIRECTIVES_OPENING = "What the user wrote in these steps still holds, the newest
 MESSAGE_TOKENS = 4
 """Tokens of a message's own frame (role and separators): 3 to 4 in OpenAI's chat formats."""
 
+_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _CLOSING = re.compile(r"</(?:thought|call|result|user|note|paths)(?:-(\d+))?>")
 
 
@@ -50,9 +51,9 @@ class Dropped:
     turns: int
     """Turns that have excerpts or lost them: those between the previous cut and this one."""
     results: int
-    """Tool results whose text is gone."""
+    """Tool results too long to be excerpts, in all turns covered."""
     characters: int
-    """Characters of results and thoughts that are gone."""
+    """Characters cut off results and thoughts, in all turns covered; `excerpts` that went are not counted again."""
     excerpts: int
     """Turns whose excerpts went too, the oldest first, because the view was still too large."""
 
@@ -395,6 +396,8 @@ def _calls_or_returns(contents: Iterable[Content]) -> bool:
 def _numbered(kinds: Iterable[str]) -> list[str]:
     counts: dict[str, int] = {}
     for kind in kinds:
+        if not _NAME.fullmatch(kind):  # a format's own name of an unknown part is text like any other
+            kind = "unknown"
         counts[kind] = counts.get(kind, 0) + 1
     return [f"{number} {kind}" for kind, number in counts.items()]
 
