@@ -11,7 +11,7 @@ from typing import Any
 
 from cliff_core import CliffConfig, ConfigError, Fact, View, tokens
 from cliff_core.decision import LIMIT_SHARE
-from cliff_mini_swe_agent.overflow import Rejection, rejection
+from cliff_core.overflow import Rejection, rejection
 from cliff_mini_swe_agent.session import KEY, Session, logger
 from cliff_mini_swe_agent.shapes import BlockMessage
 

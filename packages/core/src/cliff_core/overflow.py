@@ -86,7 +86,7 @@ def _number(text: str | None) -> int | None:
     return int(digits) if digits else None
 
 
-_STATUS = re.compile(r"\bHTTP (\d{3})\b")  # the host's own OpenRouter and Requesty classes: `HTTP 413: …`
+_STATUS = re.compile(r"\bHTTP (\d{3})\b")  # mini-swe-agent's OpenRouter and Requesty classes: `HTTP 413: …`
 
 
 def rejection(error: BaseException) -> Rejection | None:

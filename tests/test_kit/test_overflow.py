@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cliff_mini_swe_agent.overflow import Rejection, find, rejection
+from cliff_core.overflow import Rejection, find, rejection
 from kit import WORDINGS
 from kit.wordings import Numbers
 
