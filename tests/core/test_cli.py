@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cliff_core import cli
+from cliff_core import batch, cli
 from cliff_core.commands import replay as replay_command
 from cliff_core.commands.options import OPTION_HELP
 from cliff_core.config import OPTIONS, CliffConfig
@@ -200,19 +200,19 @@ def test_without_flags_the_configuration_is_the_preset(made):
 def test_variables_and_flags_over_them(made, monkeypatch):
     monkeypatch.setenv("CLIFF_KEEP_TURNS", "1")
     monkeypatch.setenv("CLIFF_THRESHOLD_TOKENS", "5000")
-    monkeypatch.setenv("CLIFF_SHADOW", "1")
+    monkeypatch.setenv("CLIFF_STRICT", "1")
     result = cliff(made, "--keep-turns", "2", "--json")
     config = json.loads(result.stdout)["config"]
     assert (config["keep_turns"], config["threshold_tokens"]) == (2, 5000)
-    assert "warning: CLIFF_SHADOW is no option of cliff" in result.stderr
+    assert "warning: CLIFF_STRICT is no option of cliff" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["--policy", "slidng"], "unknown policy 'slidng'; did you mean sliding?"),
-        (["--policy", ""], "no policy is named; known are full, sliding, cliff"),
-        (["--policy", " ,"], "no policy is named; known are full, sliding, cliff"),
+        (["--policy", ""], "no policy is named; known are full, sliding, summ"),
+        (["--policy", " ,"], "no policy is named; known are full, sliding, summ"),
         (["--price-input", "inf"], "a price is a number from 0 to 1000000000, not inf"),
         (["--price-input", "nan"], "a price is a number from 0 to 1000000000, not nan"),
         (["--price-input", "-1"], "a price is a number from 0 to 1000000000, not -1.0"),
@@ -222,7 +222,7 @@ def test_variables_and_flags_over_them(made, monkeypatch):
         (["--threshold", "0"], "threshold_tokens must be a whole number of at least 1"),
         (["--threshold", "many"], "Invalid value for '--threshold'"),
         (["--model", "no-such-model"], "no price is known for the model 'no-such-model'"),
-        (["--price-cached", "1"], "--price-cached and --price-write need --price-input"),
+        (["--price-cached", "1"], "--price-cached, --price-write and --price-output need --price-input"),
         (["--plot", "x.png", "--at", "1"], "--at prints one view: it has no --plot"),
         (["--session", "x"], "--session needs --at"),
         (["--plot", "x.pdf"], "a plot is a .png or .svg file, not 'x.pdf'"),
@@ -314,14 +314,14 @@ def test_a_file_without_sessions_is_said(made, monkeypatch):
 def test_a_fault_of_ours_is_one_line_and_does_not_stop_the_others(tmp_path, monkeypatch):
     for name in ("a", "b"):
         trajectory(tmp_path / f"{name}.json", name=name)
-    right = replay_command.replay
+    right = batch.replay
 
     def faulty(session, *arguments):
         if session.name == "a":
             raise ValueError("x\ny")
         return right(session, *arguments)
 
-    monkeypatch.setattr(replay_command, "replay", faulty)
+    monkeypatch.setattr(batch, "replay", faulty)
     result = cliff(tmp_path, "--json")
     assert result.exit_code == 2
     assert [session["name"] for session in json.loads(result.stdout)["sessions"]] == ["b"]

@@ -627,3 +627,136 @@ def test_merge_block_with_an_odd_first_message(first):
     view = compactor(merge_block=True).view(history)
     assert not view.failed
     assert view.block is not None
+
+
+# --- a provider's own compaction ------------------------------------------------------------------------------
+
+
+def test_the_block_stands_behind_a_providers_compaction():
+    """The provider ignores what stands before its compaction."""
+    responses = dialect("responses")
+
+    def item(number):
+        call = {"type": "function_call", "call_id": f"c{number}", "name": "ls", "arguments": "{}"}
+        output = {"type": "function_call_output", "call_id": f"c{number}", "output": "r" * 600}
+        return [call, output]
+
+    def user(content):
+        return {"type": "message", "role": "user", "content": content}
+
+    image = user([{"type": "input_image", "image_url": "data:image/png;base64,"}])
+    compaction = {"type": "compaction", "encrypted_content": "e" * 400}
+    history = [user("the task"), *item(0), image, compaction, *item(1), *(m for n in range(2, 8) for m in item(n))]
+    view = compactor(preset="default", threshold=4_500, dialect=responses).view(history)
+    assert view.block is not None
+    assert view.pinned == (4, 3)
+    places = [history.index(m) if m in history else "block" for m in view.messages]
+    assert places[:4] == [0, 4, "block", 3]
+
+
+def test_the_block_stands_behind_a_compaction_with_its_calls_and_before_a_system_message():
+    """Anthropic's compaction is a part of a model message; a system message must stand before a model message."""
+    call = {"type": "tool_use", "id": "t", "name": "Read", "input": {}}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r" * 600}]}
+    task = {"role": "user", "content": "the task"}
+    environment = {"role": "system", "content": "environment"}
+    compacted = {"role": "assistant", "content": [{"type": "compaction", "content": "what was before"}, call]}
+    tools_changed = {"role": "system", "content": [{"type": "tool_addition", "tool": {"name": "Web"}}]}
+    turn = [{"role": "assistant", "content": [call]}, result]
+    history = [task, environment, compacted, result, tools_changed, *(m for _ in range(9) for m in copy.deepcopy(turn))]
+    view = compactor(preset="default", threshold=5_000, dialect=dialect("anthropic")).view(history)
+    assert view.block is not None
+    assert [m["role"] for m in view.messages[:7]] == [
+        "user",
+        "system",
+        "assistant",
+        "user",
+        "user",
+        "system",
+        "assistant",
+    ]
+    assert view.messages[2] is compacted
+    assert view.messages[4]["content"] == view.block
+    assert view.messages[5] is tools_changed
+
+
+def test_the_block_stands_behind_a_compaction_with_which_the_history_begins():
+    history = [
+        {"type": "message", "role": "developer", "content": "rules"},
+        {"type": "compaction", "encrypted_content": "e" * 400},
+    ]
+    for number in range(8):
+        history += [
+            {"type": "function_call", "call_id": f"c{number}", "name": "ls", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{number}", "output": "r" * 600},
+        ]
+    view = compactor(preset="default", threshold=4_000, dialect=dialect("responses")).view(history)
+    assert view.block is not None
+    assert view.messages[:2] == history[:2]
+    assert view.messages[2]["content"][0]["text"] == view.block
+
+
+# --- for hosts with many sessions -------------------------------------------------------------------------------
+
+
+def test_the_view_says_what_the_whole_history_would_be():
+    history = session(6)
+    fold = compactor()
+    view = fold.view(history, 50)
+    assert view.block is not None
+    whole = 50 + 21 + 6 * 638
+    assert (view.full_estimate, view.full_tokens) == (whole, whole)
+    fold.observe(view, view.estimate + 100)
+    view = fold.view([*history, *step(6)], 50)
+    assert (view.full_estimate, view.full_tokens) == (whole + 638, whole + 638 + 100)
+
+
+def test_a_limit_that_another_session_learned_acts_from_the_next_request_on():
+    history = session(4)
+    fold = compactor(threshold=10_000)
+    before = fold.view(history)
+    fold.limited(2_600)
+    assert fold.view(history) == before, "a request that was sent stays what it was"
+    after = fold.view([*history, *step(4)])
+    assert after.cliff is not None
+    assert after.cliff.reason == "limit"
+    assert after.threshold == 2_470
+    again = compactor(threshold=10_000, facts=json.loads(json.dumps(fold.facts)))
+    assert again.view([*history, *step(4)]) == after
+    with pytest.raises(ValueError, match="not a fact"):
+        fold.limited(0)
+
+
+class Handles:
+    """A dialect whose messages are numbers, counted by it."""
+
+    def __init__(self, messages):
+        self.messages = messages
+        self.name = "handles"
+        self.block_index = CHAT.block_index
+        self.block_message = CHAT.block_message
+
+    def plain(self, message):
+        return message
+
+    def parse(self, message):
+        return CHAT.parse(self.messages[message.number]).with_tokens(1_000)
+
+    def canonical(self, message):
+        return message.number
+
+
+class Handle:
+    def __init__(self, number):
+        self.number = number
+
+
+def test_a_dialect_can_have_messages_of_its_own_and_count_them():
+    history = session(8)
+    handles = [Handle(number) for number in range(len(history))]
+    fold = Compactor(Handles(history), CliffConfig.preset("paper", threshold_tokens=12_000), (), characters)
+    view = fold.view(handles)
+    assert view.full_tokens == 18_000
+    assert view.block is not None
+    assert [m.number for m in view.messages if isinstance(m, Handle)] == [0, 1, *range(view.cut, 18)]
+    assert fold.view([Handle(number) for number in range(len(history))]).messages != view.messages, "the newest objects"

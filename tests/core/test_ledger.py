@@ -3,6 +3,7 @@
 import pytest
 
 from cliff_core import prices
+from cliff_core.content import Message, Note
 from cliff_core.dialects import dialect
 from cliff_core.ledger import (
     RELATIVE,
@@ -147,6 +148,28 @@ def test_cost_of_a_session(meter):
     assert ledger.cost(Tariff(1, 0.2)) == pytest.approx((114 + 24 + 114 * 0.2) / 1e6)
 
 
+def test_an_auxiliary_request_is_charged_with_its_answer(meter):
+    ledger = Ledger(meter)
+    task, reply = message(10), message(20, "assistant")
+    ledger.enter([task], 100)
+    assert ledger.assist([task, reply, message(6)], words(30), 100) == Entry(148, 114, output=30)
+    assert ledger.enter([task, reply], 100) == Entry(138, 114), "compared with the request before, not with that one"
+    assert (ledger.input_tokens, ledger.cached_tokens, ledger.peak_tokens) == (114 + 148 + 138, 228, 138)
+    # 114 + 34 + 24 new, 2 * 114 cached, 30 answered.
+    assert ledger.cost(Tariff(1, 0.2, output=4)) == pytest.approx((172 + 228 * 0.2 + 30 * 4) / 1e6)
+    assert ledger.cost(Tariff(1, 0.2)) == pytest.approx((172 + 228 * 0.2 + 30 * 5) / 1e6), "five times input"
+    assert ledger.auxiliary[0].written
+    assert Ledger(meter, CacheRules(least=1000)).assist([task], "hello") == Entry(14, 0, written=False, output=1)
+
+
+def test_a_message_of_a_policy_is_in_no_format(meter):
+    made = Message("user", (Note(words(10), "summary"),))
+    assert meter.tokens(made) == 14
+    ledger = Ledger(meter)
+    ledger.enter([message(10), made])
+    assert ledger.enter([message(10), Message("user", (Note(words(10), "summary"),)), message(1)]).cached == 28
+
+
 # --- Pricing --------------------------------------------------------------------------------------
 
 
@@ -171,11 +194,11 @@ def table(monkeypatch):
 
 def test_prices_and_rules_of_the_sessions_model(table):
     assert Pricing().of("openai-like") == (
-        Tariff(2.5, 1.25, None, "a table, openai-like"),
+        Tariff(2.5, 1.25, None, "a table, openai-like", output=9),
         CacheRules(1024, 128),
         prices.lookup("openai-like"),
     )
-    assert Pricing().of("anthropic-like")[0] == Tariff(5, 0.5, 6.25, "a table, anthropic-like")
+    assert Pricing().of("anthropic-like")[0] == Tariff(5, 0.5, 6.25, "a table, anthropic-like", output=9)
     assert Pricing().of("uncached")[0].cached == 2, "no price for cached input: that of input"
 
 

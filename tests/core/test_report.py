@@ -86,6 +86,15 @@ def test_json_without_anything_to_compare():
         "cost_vs_full": None,
         "cliffs": 0,
         "peak_tokens": 0,
+        "support": {
+            "share": None,
+            "requests": 0,
+            "names_needed": 0,
+            "names_supported": 0,
+            "repeated_calls": 0,
+            "rereads": 0,
+            "reissuable": 0,
+        },
     }
 
 
@@ -96,11 +105,22 @@ def test_table_of_a_session():
     text = printed(report.session_report(replayed(), TARIFF, 4000))
     lines = text.split("\n")
     assert lines[:3] == ["made", "folder/made.json", "test · maker/model · 13 requests"]
-    assert lines[3].split() == ["policy", "input", "tokens", "cached", "cost", "of", "full", "cliffs", "peak"]
+    assert lines[3].split() == [
+        "policy",
+        "input",
+        "tokens",
+        "cached",
+        "cost",
+        "of",
+        "full",
+        "support",
+        "cliffs",
+        "peak",
+    ]
     rows = {line.split()[0]: line for line in lines[5:8]}
     assert list(rows) == ["cliff", "full", "sliding"]
     # 28 428 cached at 0.3 and 5 034 at 3 dollars per million.
-    assert rows["full"].split() == ["full", "33", "462", "85.0%", "$0.024", "100.0%", "5", "034"]
+    assert rows["full"].split() == ["full", "33", "462", "85.0%", "$0.024", "100.0%", "–", "5", "034"]
     assert re.search(r" 3 +2 \d{3}$", rows["cliff"]), "cliffs and peak"
     assert "  fixed part: 100 tokens, from the first recorded usage" in lines
     assert "  smallest workable threshold: 2 819 tokens: 2 500 is too small" in lines
@@ -114,10 +134,11 @@ def table(width):
 
 def test_a_narrow_terminal_has_fewer_columns():
     figures = ("33 462", "85.0%", "$0.024", "100.0%", "5 034")
-    for width, left_out in ((69, ()), (61, ("5 034",)), (52, ("85.0%", "5 034"))):
+    for width, left_out in ((79, ()), (72, ("5 034",)), (64, ("5 034",)), (54, ("85.0%", "5 034"))):
         text = table(width)
         assert [figure for figure in figures if figure not in text] == list(left_out), width
         assert ("peak" in text, "cached" in text) == ("5 034" not in left_out, "85.0%" not in left_out)
+        assert ("cliffs" in text) == (width >= 72)
 
 
 @pytest.mark.parametrize("width", [20, 30, 40])
@@ -125,7 +146,7 @@ def test_in_a_very_narrow_terminal_figures_stand_below_each_other(width):
     lines = [line.strip() for line in table(width).split("\n")]
     at = lines.index("full")
     assert " ".join(lines[at + 1 :]).startswith(
-        "input tokens 33 462 cached 85.0% cost $0.024 of full 100.0% peak 5 034"
+        "input tokens 33 462 cached 85.0% cost $0.024 of full 100.0% support – peak 5 034"
     )
     assert "cliffs 3" in lines[:at]
 
@@ -183,7 +204,7 @@ def test_totals():
     totals.add(done, TARIFF)
     text = printed(report.total_report(totals))
     assert "2 sessions · 26 requests" in text
-    assert re.search(r"full +66 924 +85\.0% +\$0\.\d+ +100\.0% +5 034", text)
+    assert re.search(r"full +66 924 +85\.0% +\$0\.\d+ +100\.0% +– +5 034", text)
     totals.add(done, RELATIVE)
     text = printed(report.total_report(totals))
     assert "3 sessions · 39 requests" in text

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cliff_core.content import ToolCall
-from cliff_core.signature import MARKERS, MIN_CHARS, SCAN_CHARS, Signature, paths, signature
+from cliff_core.signature import MARKERS, MIN_CHARS, SCAN_CHARS, Signature, inline_bodies, paths, signature
 
 LONG = "x = 1\n" * 200
 
@@ -228,6 +228,29 @@ def test_a_long_body_is_a_marker_in_any_room() -> None:
 def test_a_short_heredoc_stands_whole() -> None:
     command = "cat <<'EOF' | wc -l\nfirst\n\n  # second\nEOF"
     assert signature(call("bash", command=command), 150) == Signature(f"bash {command}", True)
+
+
+def test_a_file_pasted_at_a_terminal_is_a_body() -> None:
+    text = "root of all\n" * 20
+    for opener in ("cat > notes.txt", "cat >>notes.txt", "tee -a notes.txt", "tee notes.txt > /dev/null"):
+        made = signature(call("bash_command", keystrokes=f"{opener}\n{text}"), 150)
+        assert made == Signature(f"bash_command {opener} [239 chars]", False)
+    both = f"cat > a.sh <<'EOF'\ncat > inner\nEOF\ncat > b.txt\n{text}\x04ls"
+    assert inline_bodies(both) == ["cat > inner", text]
+    assert signature(call("bash_command", keystrokes=both), 150).text == (
+        "bash_command cat > a.sh <<'EOF' [11 chars]\ncat > b.txt [240 chars]\nls"
+    )
+    assert paths(call("bash_command", keystrokes="cat > b.txt\nsee /etc/passwd\n\x04cat /etc/hosts")) == [
+        "b.txt",
+        "/etc/hosts",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", ["cat a.txt > b.txt\nls", "cat > b.txt; ls\nls", "cat\nls", "cat > b.txt < a.txt\nls"]
+)
+def test_what_reads_no_terminal_takes_no_pasted_file(command: str) -> None:
+    assert inline_bodies(command) == []
 
 
 def test_what_only_looks_like_a_heredoc_is_no_body() -> None:

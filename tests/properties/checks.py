@@ -217,6 +217,10 @@ def _check_before_live(run: Run, sent: Sent, messages: list[Any]) -> None:
     strange = [index for index, message in enumerate(messages) if id(message) not in own]
     assert len(strange) == 1, "one message is not the host's own: the block"
     at = strange[0]
+    compaction = _newest_compaction(run, sent)
+    if compaction in view.pinned:
+        _check_behind_compaction(sent, messages, at, compaction)
+        return
     kept = messages[:at] + messages[at + 1 :]
     merged = len(messages) == len(head) + len(view.pinned)
     if merged:
@@ -237,6 +241,20 @@ def _check_before_live(run: Run, sent: Sent, messages: list[Any]) -> None:
     assert len(set(ids)) == len(kept) == len(head) + len(view.pinned)
     places = [ids.index(id(message)) for message in head]
     assert places == sorted(places), "the head is not in its order"
+
+
+def _check_behind_compaction(sent: Sent, messages: list[Any], at: int, compaction: int) -> None:
+    """The provider ignores what stands before its compaction: the block stands behind it, and all else as well, but
+    for the head and what is pinned of the same turn."""
+    view, history = sent.view, sent.history
+    assert texts_of(messages[at]) == [view.block]
+    turn = sent.shape.turn(compaction)
+    ahead = [index for index in view.pinned if sent.shape.turn(index) == turn]
+    while sent.natives[ahead[-1]].role == "system":
+        ahead.pop()
+    _same_objects(messages[:at], [*history[: view.head], *(history[index] for index in ahead)])
+    rest = [history[index] for index in view.pinned if index not in ahead]
+    assert sorted(map(id, messages[at + 1 :])) == sorted(map(id, rest))
 
 
 def texts_of(message: dict[str, Any]) -> list[str]:

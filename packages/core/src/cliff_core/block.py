@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from cliff_core.config import CliffConfig
 from cliff_core.content import Content, Directive, Message, Note, Opaque, Thought, ToolCall, ToolResult, Turn
@@ -69,6 +70,9 @@ class Block:
     """Indices in the history of whole messages that stay, in the order in which they stand in the view."""
     pinned_tokens: int
     dropped: Dropped
+    ahead: int = 0
+    """How many of the pinned messages stand before the block: a provider's compaction and what is pinned of its
+    turn. The provider ignores all that stands before its compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class Draft:
     pinned: tuple[int, ...]
     pinned_tokens: int
     turns: int
+    ahead: int = 0
 
     def tokens(self, dropped: int = 0) -> int:
         """Tokens of block and pinned messages without the `dropped` oldest excerpts."""
@@ -119,6 +124,7 @@ class Draft:
                 characters=sum(e.characters for e in self.excerpts),
                 excerpts=dropped,
             ),
+            ahead=self.ahead,
         )
 
 
@@ -170,17 +176,24 @@ class BlockWriter:
             directives = self._directives(turns, digests, pins)
             if directives:
                 after += [DIRECTIVES_OPENING, *directives]
-        pinned = _placed(turns, pins)
+        excerpts = tuple(
+            self._turn(turn, pins[first + position], paired[position]) for position, turn in enumerate(window)
+        )
+        ahead: list[tuple[int, Message]] = []
+        if compaction:
+            ahead = _placed(turns[compaction[0] : compaction[0] + 1], [pins[compaction[0]]])
+            pins[compaction[0]] = frozenset()
+        others = _placed(turns, pins)
+        pinned = ahead + others
         return Draft(
             before=tuple(before),
-            excerpts=tuple(
-                self._turn(turn, pins[first + position], paired[position]) for position, turn in enumerate(window)
-            ),
+            excerpts=excerpts,
             after=tuple(after),
             frame_tokens=MESSAGE_TOKENS + sum(map(self._count, (*before, *after))),
             pinned=tuple(index for index, _ in pinned),
             pinned_tokens=sum(message.tokens for _, message in pinned),
             turns=cut - since,
+            ahead=len(ahead),
         )
 
     # --- what is looked up in all turns before the cut ---------------------------------------------------
@@ -218,7 +231,7 @@ class BlockWriter:
         index: dict[str, None] = {}
         room = self.config.path_index_chars
         newest_first = (path for digest in reversed(digests) for path in reversed(digest.paths))
-        for path in (*newest_first, *carried):
+        for path in chain(newest_first, carried):
             if path in index or "\n" in path:
                 continue
             room -= len(path) + 1
@@ -345,6 +358,8 @@ def _placed(turns: Sequence[Turn], pins: Sequence[frozenset[int]]) -> list[tuple
     attached: list[tuple[int, Message]] = []
     with_model: list[tuple[int, Message]] = []
     for turn, offsets in zip(turns, pins, strict=False):
+        if not offsets:
+            continue
         its = [(turn.start + offset, turn.messages[offset]) for offset in sorted(offsets)]
         (with_model if any(message.role == "model" for _, message in its) else attached).extend(its)
     return attached + with_model

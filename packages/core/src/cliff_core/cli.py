@@ -17,7 +17,8 @@ from typer.core import TyperGroup
 GROUP = "cliff.commands"
 """Entry points of this group are commands: NAME = a Typer app."""
 
-OWN = {name: EntryPoint(name, f"cliff_core.commands.{name}:app", GROUP) for name in ("replay", "doctor")}
+OWN_NAMES = ("replay", "report", "tune", "doctor")
+OWN = {name: EntryPoint(name, f"cliff_core.commands.{name}:app", GROUP) for name in OWN_NAMES}
 
 BROKEN_PIPE = 141
 """Exit status of a program whose reader went away (128 + SIGPIPE), as `set -o pipefail` expects it."""

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from cliff_core import decision, tokens
 from cliff_core.block import MESSAGE_TOKENS, Block, BlockWriter, Dropped
 from cliff_core.config import CliffConfig
-from cliff_core.content import Message, Turn, counted
+from cliff_core.content import Message, Opaque, Turn, counted
 from cliff_core.decision import Reason
 from cliff_core.dialects import Dialect
 from cliff_core.tokens import Calibration
@@ -80,6 +80,10 @@ class View:
     """Messages of the history that it is a view of."""
     estimate: int = 0
     """Size of the whole request before correction."""
+    full_estimate: int = 0
+    """The same if the whole history were sent."""
+    full_tokens: int = 0
+    """The same, corrected by reported usage."""
     head: int = 0
     """Messages of the history in the head."""
     cut: int = 0
@@ -142,6 +146,7 @@ class Compactor:
         self.dialect = dialect
         self.config = config
         self._count_many = count_many
+        self._plain: Callable[[Any], Any] = getattr(dialect, "plain", _plain)
         self._writer = BlockWriter(config, lambda text: count_many([text])[0])
         self._facts: list[Fact]
         self._forced: dict[int, int]  # at -> tokens of the smallest view rejected there
@@ -191,6 +196,10 @@ class Compactor:
         at = max(view.size, len(self._messages))
         self._learn({"at": at, "kind": "usage", "value": [input_tokens, view.estimate]})
 
+    def limited(self, limit: int) -> None:
+        """The provider is known to take `limit` tokens, from the next request on (another session learned it)."""
+        self._learn(_checked({"at": len(self._messages) + 1, "kind": "limit", "value": limit}))
+
     def overflowed(self, history: Sequence[Any], limit: int | None = None) -> View | None:
         """The view of `history` was rejected as too long: the next smaller one; None when nothing is left to
         drop. `limit`: tokens that the provider takes, where it said so.
@@ -233,20 +242,21 @@ class Compactor:
             self._rewind(same)
         # Later calls are compared with the newest objects: a host keeps those.
         self._history = history
-        new = [self.dialect.parse(_plain(message)) for message in self._history[same:]]
+        new = [self.dialect.parse(self._plain(message)) for message in self._history[same:]]
         if not new:
             return
         texts: list[str] = []
         parts: list[tuple[int, int]] = []
         for message in new:
-            its, known = counted(message.contents)
+            its, known = counted(message.contents) if not message.tokens else ([], 0)
             parts.append((len(its), known))
             texts += its
         counts = iter(self._count_many(texts))
         for message, (number, known) in zip(new, parts, strict=True):
-            total = MESSAGE_TOKENS + known + sum(next(counts) for _ in range(number))
-            self._messages.append(message.with_tokens(total))
-            self._prefix.append(self._prefix[-1] + total)
+            if not message.tokens:  # else the dialect counts
+                message = message.with_tokens(MESSAGE_TOKENS + known + sum(next(counts) for _ in range(number)))
+            self._messages.append(message)
+            self._prefix.append(self._prefix[-1] + message.tokens)
         if self._head is None:
             self._head = head_end(self._messages)
             if self._head is None:
@@ -266,7 +276,7 @@ class Compactor:
             start = _first_difference(history, self._history, start, end)
             if start == end:
                 return end
-            one, other = _plain(history[start]), _plain(self._history[start])
+            one, other = self._plain(history[start]), self._plain(self._history[start])
             if self.dialect.canonical(one) != self.dialect.canonical(other):
                 return start
             start += 1
@@ -438,7 +448,18 @@ class Compactor:
                 threshold,
             )
         head = len(history) if self._head is None else self._head
-        view = View(list(history), corrected(estimate), threshold, None, len(history), estimate, head, head)
+        full = known.fixed + self._prefix[-1]
+        view = View(
+            messages=list(history),
+            tokens=corrected(estimate),
+            threshold=threshold,
+            size=len(history),
+            estimate=estimate,
+            full_estimate=full,
+            full_tokens=corrected(full),
+            head=head,
+            cut=head,
+        )
         if state.block is None or state.cliff is None:
             return view
         cliff = state.cliff
@@ -459,18 +480,26 @@ class Compactor:
     def _assembled(self, size: int, block: Block, cut: int) -> list[Any]:
         """Head, block, pinned messages and live turns, in an order that is legal in the API."""
         head, parsed = self._history[:size], self._messages[:size]
-        index = self.dialect.block_index(parsed)
+        index = max(self.dialect.block_index(parsed), _after_compaction(parsed))
         front, end_of_head = head[:index], head[index:]
+        ahead, others = block.pinned[: block.ahead], block.pinned[block.ahead :]
+        if ahead:
+            # The provider ignores what stands before its compaction: the block stands behind it.
+            end = len(ahead)
+            while self._messages[ahead[end - 1]].role == "system":
+                end -= 1
+            front = [*head, *map(self._history.__getitem__, ahead[:end])]
+            end_of_head = [self._history[i] for i in ahead[end:]]
         merged = None
-        if self.config.merge_block:
+        if self.config.merge_block and not ahead:
             last = max((i for i, message in enumerate(parsed) if message.role == "user"), default=None)
             if last is not None and last < index:
-                merged = self.dialect.merge_block(_plain(front[last]), block.text)
+                merged = self.dialect.merge_block(self._plain(front[last]), block.text)
             if merged is not None and last is not None:
                 front[last] = merged
         if merged is None:
             front.append(self.dialect.block_message(block.text))
-        rest = [*block.pinned, *range(cut, len(self._history))]
+        rest = [*others, *range(cut, len(self._history))]
         if end_of_head:  # it stays right before the model's first message
             first = next((n for n, i in enumerate(rest) if self._messages[i].role == "model"), len(rest))
             attached, rest = rest[:first], rest[first:]
@@ -486,6 +515,14 @@ class Compactor:
         logger.warning("cliff: the history is sent as it is: it could not be compacted (%r)", error, exc_info=error)
         self._reset()
         return View(list(history), 0, self.config.threshold_tokens, size=len(history), head=len(history), failed=True)
+
+
+def _after_compaction(head: Sequence[Message]) -> int:
+    """Index behind the newest provider compaction of a head (its history began with one); 0 if it has none."""
+    for index in range(len(head) - 1, -1, -1):
+        if any(isinstance(content, Opaque) and content.kind == "compaction" for content in head[index].contents):
+            return index + 1
+    return 0
 
 
 def _acts(fact: Fact) -> int:

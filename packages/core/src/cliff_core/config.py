@@ -15,8 +15,15 @@ Preset = Literal["paper", "default"]
 
 ENV_PREFIX = "CLIFF_"
 
-OTHER_VARIABLES = frozenset({"CLIFF_TRACES", "CLIFF_OPENHANDS_HOOK"})
-"""`CLIFF_*` variables of this project that are no option of a compaction."""
+OTHER_VARIABLES = frozenset(
+    {
+        *("CLIFF_TRACES", "CLIFF_ROLLOUTS", "CLIFF_AUTHORS_PYTHON", "CLIFF_OPENHANDS_HOOK"),
+        *("CLIFF_HOST", "CLIFF_PORT", "CLIFF_ANTHROPIC_UPSTREAM", "CLIFF_OPENAI_UPSTREAM", "CLIFF_CHATGPT_UPSTREAM"),
+        *("CLIFF_THRESHOLDS", "CLIFF_WINDOWS", "CLIFF_SHADOW", "CLIFF_TOKEN", "CLIFF_RECORD", "CLIFF_STORE"),
+        *("CLIFF_MEMORY_BYTES", "CLIFF_LOG"),
+    }
+)
+"""`CLIFF_*` variables of this project that are no option of a compaction: of tests, a policy, the hook, the proxy."""
 
 
 class ConfigError(ValueError):

@@ -101,39 +101,46 @@ def cliff(
     for position in range(len(turns) - 1, since - 1, -1):
         suffix[position - since] = suffix[position - since + 1] + turns[position].tokens
 
-    def after(draft: Draft, index: int, dropped: int = 0) -> int:
-        return corrected(fixed_tokens + draft.tokens(dropped) + suffix[index - since])
+    drafts: dict[int, Draft] = {}
 
-    def chosen(draft: Draft, index: int, dropped: int, reason: Reason) -> Cut:
+    def draft(index: int) -> Draft:
+        if index not in drafts:
+            drafts[index] = writer.draft(turns, since, index, carried_paths)
+        return drafts[index]
+
+    def after(index: int, dropped: int = 0) -> int:
+        return corrected(fixed_tokens + draft(index).tokens(dropped) + suffix[index - since])
+
+    def chosen(index: int, dropped: int, reason: Reason) -> Cut:
         return Cut(
             index=index,
-            block=draft.block(dropped),
+            block=draft(index).block(dropped),
             live_turns=len(turns) - index,
             tokens_before=before,
-            tokens_after=after(draft, index, dropped),
+            tokens_after=after(index, dropped),
             threshold=threshold,
             reason=reason,
         )
 
-    def options(most: int, least: int, first: int) -> list[tuple[Draft, int]]:
+    def options(most: int, least: int, first: int) -> list[int]:
         """Cuts that keep `most` turns, then fewer. Where the host allows no cut, more turns stay."""
-        found: dict[int, Draft] = {}
+        found: dict[int, None] = {}
         for keep in range(most, least - 1, -1):
             index = max((p for p in allowed if first <= p <= len(turns) - keep), default=None)
-            if index is not None and index not in found:
-                found[index] = writer.draft(turns, since, index, carried_paths)
-        return [(draft, index) for index, draft in found.items()]
+            if index is not None:
+                found[index] = None
+        return list(found)
 
-    def fitting(options: list[tuple[Draft, int]], goal: int, reason: Reason) -> Cut | None:
+    def fitting(options: list[int], goal: int, reason: Reason) -> Cut | None:
         """The first option of at most `goal` tokens, else the last one without its oldest excerpts."""
-        for draft, index in options:
-            if after(draft, index) <= goal:
-                return chosen(draft, index, 0, reason)
+        for index in options:
+            if after(index) <= goal:
+                return chosen(index, 0, reason)
         if options:
-            draft, index = options[-1]
-            for dropped in range(1, len(draft.excerpts) + 1):
-                if after(draft, index, dropped) <= goal:
-                    return chosen(draft, index, dropped, reason)
+            index = options[-1]
+            for dropped in range(1, len(draft(index).excerpts) + 1):
+                if after(index, dropped) <= goal:
+                    return chosen(index, dropped, reason)
         return None
 
     if rejected is not None:
@@ -143,8 +150,8 @@ def cliff(
         live, none_live = options(config.keep_turns, 1, since), options(0, 0, since)
         cut = fitting(live, goal, "forced") or fitting(none_live, goal, "forced")
         if cut is None and (none_live or live):
-            draft, index = (none_live or live)[-1]
-            cut = chosen(draft, index, len(draft.excerpts), "forced")
+            index = (none_live or live)[-1]
+            cut = chosen(index, len(draft(index).excerpts), "forced")
         return cut if cut is not None and cut.tokens_after < smaller else None
 
     reason: Reason = (
@@ -152,12 +159,12 @@ def cliff(
     )
     if config.exact:
         live = options(config.keep_turns, config.keep_turns, since + 1)
-        return chosen(*live[0], 0, reason) if live else None
+        return chosen(live[0], 0, reason) if live else None
     live = options(config.keep_turns, 1, since + 1)
     cut = fitting(live, math.floor((1 - config.min_gain) * threshold), reason)
     if cut is None and live:
-        draft, index = live[-1]
-        cut = chosen(draft, index, len(draft.excerpts), reason)
+        index = live[-1]
+        cut = chosen(index, len(draft(index).excerpts), reason)
         if cut.tokens_before - cut.tokens_after < max(1, math.ceil(config.min_gain * threshold)):
             return None
     return cut

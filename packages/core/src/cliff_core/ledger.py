@@ -47,7 +47,8 @@ class Meter:
     def read(self, messages: Sequence[Any]) -> None:
         """Parse and count messages all at once: faster than one by one."""
         new = [message for message in messages if id(message) not in self._parsed]
-        parsed = [self.dialect.parse(message) for message in new]
+        # (A policy's own messages are in no format.)
+        parsed = [message if isinstance(message, Message) else self.dialect.parse(message) for message in new]
         parts = [counted(content.contents) for content in parsed]
         self._raw([text for texts, _ in parts for text in texts])
         for message, content, (texts, known) in zip(new, parsed, parts, strict=True):
@@ -109,7 +110,17 @@ class Tariff:
     """Where the figures come from, for people."""
     relative: bool = False
     """No dollars: only the shares of two costs mean something."""
+    output: float | None = None
+    """Price of what a model answers to an auxiliary request; None: `OUTPUT_FACTOR` times input."""
 
+    @property
+    def answer(self) -> float:
+        """Price of output."""
+        return OUTPUT_FACTOR * self.input if self.output is None else self.output
+
+
+OUTPUT_FACTOR = 5.0
+"""Output costs so many times input where its price is not known: what Anthropic takes; others take 4 to 8 times."""
 
 RELATIVE = Tariff(
     1.0,
@@ -134,6 +145,7 @@ class Pricing:
     cached: float | None = None
     """With `input` alone, a cached token costs a fifth of it."""
     write: float | None = None
+    output: float | None = None
     least: int | None = None
     step: int | None = None
 
@@ -146,11 +158,11 @@ class Pricing:
             cached, source = self.cached, "as given"
             if cached is None:
                 cached, source = self.input / 5, "as given; cached taken as one fifth of input"
-            tariff = Tariff(self.input, cached, self.write, source)
+            tariff = Tariff(self.input, cached, self.write, source, output=self.output)
         elif known is not None and known.price is not None:
             price = known.price
             cached = price.input if price.cached is None else price.cached
-            tariff = Tariff(price.input, cached, price.cache_write, price.source)
+            tariff = Tariff(price.input, cached, price.cache_write, price.source, output=price.output)
         elif self.model is not None:
             raise UnknownPriceError(
                 f"no price is known for the model {self.model!r}; give --price-input and --price-cached"
@@ -174,6 +186,8 @@ class Entry:
     """What of it the cache held."""
     written: bool = True
     """Whether it is long enough to be written to the cache."""
+    output: int = 0
+    """What the model answered, where that is charged: auxiliary requests."""
 
     @property
     def uncached(self) -> int:
@@ -182,32 +196,33 @@ class Entry:
     def cost(self, tariff: Tariff) -> float:
         """Dollars (see the head of this module)."""
         price = tariff.write if self.written and tariff.write is not None else tariff.input
-        return (self.cached * tariff.cached + self.uncached * price) / 1_000_000
+        return (self.cached * tariff.cached + self.uncached * price + self.output * tariff.answer) / 1_000_000
 
 
 class Account:
     """Sums over the requests of a session."""
 
     entries: Sequence[Entry]
+    auxiliary: Sequence[Entry]
 
     @property
     def input_tokens(self) -> int:
-        """Tokens sent."""
-        return sum(entry.tokens for entry in self.entries)
+        """Tokens sent, in auxiliary requests too."""
+        return sum(entry.tokens for entry in (*self.entries, *self.auxiliary))
 
     @property
     def cached_tokens(self) -> int:
         """What of them the cache held."""
-        return sum(entry.cached for entry in self.entries)
+        return sum(entry.cached for entry in (*self.entries, *self.auxiliary))
 
     @property
     def peak_tokens(self) -> int:
-        """Tokens of the largest request."""
+        """Tokens of the largest request of the session itself."""
         return max((entry.tokens for entry in self.entries), default=0)
 
     def cost(self, tariff: Tariff) -> float:
-        """Dollars of input."""
-        return sum(entry.cost(tariff) for entry in self.entries)
+        """Dollars of input, and of what auxiliary requests were answered."""
+        return sum(entry.cost(tariff) for entry in (*self.entries, *self.auxiliary))
 
 
 class Ledger(Account):
@@ -215,9 +230,10 @@ class Ledger(Account):
     stops at identity, and counting from the first difference on."""
 
     entries: list[Entry]
+    auxiliary: list[Entry]
 
     def __init__(self, meter: Meter, rules: CacheRules | None = None) -> None:
-        self.entries = []
+        self.entries, self.auxiliary = [], []
         self._meter = meter
         self._rules = rules or CacheRules()
         self._messages: list[Any] = []
@@ -227,20 +243,36 @@ class Ledger(Account):
     def enter(self, messages: Sequence[Any], fixed_tokens: int = 0) -> Entry:
         """Note a request of `messages` after a fixed part of `fixed_tokens`."""
         messages = list(messages)
-        same = _common(self._messages, messages)
-        prefix = 0
-        if fixed_tokens == self._fixed:  # the fixed part comes first: a change leaves nothing in the cache
-            prefix = fixed_tokens + self._sums[same]
-            if same < min(len(messages), len(self._messages)):
-                prefix += self._beginning(self._messages[same], messages[same])
+        same, prefix = self._prefix(messages, fixed_tokens)
         del self._sums[same + 1 :]
         for message in messages[same:]:
             self._sums.append(self._sums[-1] + self._meter.tokens(message))
         self._messages, self._fixed = messages, fixed_tokens
-        total = fixed_tokens + self._sums[-1]
-        entry = Entry(total, min(self._rules.held(prefix), total), total >= self._rules.least)
+        entry = self._entry(fixed_tokens + self._sums[-1], prefix)
         self.entries.append(entry)
         return entry
+
+    def assist(self, messages: Sequence[Any], output: str, fixed_tokens: int = 0) -> Entry:
+        """Note an auxiliary request that was answered with `output`."""
+        messages = list(messages)
+        same, prefix = self._prefix(messages, fixed_tokens)
+        total = fixed_tokens + self._sums[same] + sum(map(self._meter.tokens, messages[same:]))
+        entry = self._entry(total, prefix, sum(self._meter.count_many([output])))
+        self.auxiliary.append(entry)
+        return entry
+
+    def _prefix(self, messages: list[Any], fixed_tokens: int) -> tuple[int, int]:
+        """What a request shares with the one before: whole messages, and tokens."""
+        same = common(self._messages, messages)
+        if fixed_tokens != self._fixed:  # the fixed part comes first: a change leaves nothing in the cache
+            return same, 0
+        prefix = fixed_tokens + self._sums[same]
+        if same < min(len(messages), len(self._messages)):
+            prefix += self._beginning(self._messages[same], messages[same])
+        return same, prefix
+
+    def _entry(self, total: int, prefix: int, output: int = 0) -> Entry:
+        return Entry(total, min(self._rules.held(prefix), total), total >= self._rules.least, output)
 
     def _beginning(self, one: Any, other: Any) -> int:
         """Tokens of the common beginning of the texts of two messages that differ."""
@@ -256,14 +288,18 @@ class Ledger(Account):
         return found
 
 
-def _common(one: list[Any], other: list[Any]) -> int:
-    """How many messages both begin with."""
+def common(one: list[Any], other: list[Any]) -> int:
+    """How many messages both begin with. Slices are compared whole, by identity first."""
     if one == other[: len(one)]:  # the usual case: appended to
         return len(one)
-    return next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a is not b and a != b),
-        min(len(one), len(other)),
-    )
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if one[least:middle] == other[least:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 def _beginning(one: str, other: str) -> int:

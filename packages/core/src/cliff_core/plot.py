@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cliff_core.config import CliffConfig
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, model_of
-from cliff_core.report import COLOURS
+from cliff_core.report import colour_of
 from cliff_core.wording import thousands
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Panel:
     subtitle: str
     threshold: int
     lines: dict[str, Line]
+    notes: tuple[str, ...] = ()
+    """What must be said of the figures."""
 
     @property
     def requests(self) -> int:
@@ -64,7 +66,7 @@ class Panel:
         lines = {
             name: Line(
                 tuple(entry.tokens for entry in result.entries),
-                tuple(request for request, _ in result.cliffs),
+                result.compactions,
                 result.cost(tariff) / base if base else None,
             )
             for name, result in replay.results.items()
@@ -76,6 +78,7 @@ class Panel:
             subtitle=session.format + (f" · {model.rpartition('/')[2]}" if model else ""),
             threshold=max(used, default=config.threshold_tokens),
             lines=lines,
+            notes=tuple(sorted({r.note for r in replay.results.values() if r.note})),
         )
 
 
@@ -131,12 +134,11 @@ def draw(panels: Sequence[Panel], sessions: int, path: Path) -> None:
                 _panel(axes, panels[index], alone=len(panels) == 1)
             else:
                 axes.set_axis_off()
+        below = sorted({note for panel in panels for note in panel.notes})
         if sessions > len(panels):
-            figure.supxlabel(
-                f"{len(panels)} of {sessions} sessions: those with the most requests",
-                fontsize=9,
-                color=MUTED,
-            )
+            below.insert(0, f"{len(panels)} of {sessions} sessions: those with the most requests")
+        if below:
+            figure.supxlabel("\n".join(below), fontsize=9, color=MUTED)
         metadata: dict[str, Any] = {"Date": None} if path.suffix.lower() == ".svg" else {}
         figure.savefig(path, metadata=metadata)
 
@@ -170,7 +172,7 @@ def _panel(axes: Axes, panel: Panel, alone: bool) -> None:
 
 
 def _line(axes: Axes, name: str, line: Line, zorder: float) -> None:
-    colour = COLOURS.get(name, INK)
+    colour = colour_of(name, INK)
     requests = range(1, len(line.tokens) + 1)
     width = 1.9 if name == "cliff" else 1.5
     axes.plot(requests, line.tokens, color=colour, linewidth=width, zorder=zorder, solid_joinstyle="round")
@@ -210,7 +212,7 @@ def _labels(axes: Axes, panel: Panel, top: float, size: float) -> None:
         if max(line.tokens) > top:
             _leaving(axes, name, line, top, size)
             continue
-        ends.append((line.tokens[-1], label, COLOURS.get(name, INK)))
+        ends.append((line.tokens[-1], label, colour_of(name, INK)))
     height: float = axes.get_window_extent().height / (axes.figure.dpi or 100) * 72 or 280  # points
     step = size * 1.3 / height * top  # of a line of text
     place = 0.0
@@ -235,7 +237,7 @@ def _leaving(axes: Axes, name: str, line: Line, top: float, size: float) -> None
     late = request > 0.7 * len(line.tokens)
     axes.annotate(
         f"{name} ↑ up to {thousands(max(line.tokens))}", (request, top), xytext=(-8 if late else 6, -2),
-        textcoords="offset points", color=COLOURS.get(name, INK), fontsize=size, fontweight="bold",
+        textcoords="offset points", color=colour_of(name, INK), fontsize=size, fontweight="bold",
         verticalalignment="top", horizontalalignment="right" if late else "left",
     )  # fmt: skip
 

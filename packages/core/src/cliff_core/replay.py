@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from cliff_core import decision
@@ -22,6 +22,7 @@ from cliff_core.dialects import dialect
 from cliff_core.ledger import Account, CacheRules, Entry, Ledger, Meter
 from cliff_core.policies import CliffPolicy, Full, Policy
 from cliff_core.prices import Model
+from cliff_core.support import Needs, Support, Watch
 from cliff_core.tokens import Calibration
 from cliff_core.traces import Session
 
@@ -77,6 +78,13 @@ class Result(Account):
     takes less. Policy `cliff` only."""
     smallest_threshold: int | None = None
     """The smallest threshold that never has to be raised in this session. Policy `cliff` only."""
+    auxiliary: tuple[Entry, ...] = ()
+    """Requests that the policy made for itself."""
+    compactions: tuple[int, ...] = ()
+    """Requests (from 1) that begin with a compaction, of any policy."""
+    support: Support = field(default_factory=Support)
+    note: str = ""
+    """What every output must say of its figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,9 @@ def replay(
 
     `limit`: tokens that the provider takes (`limit_of`), None where that is not known."""
     meter, scale = _meter(session)
-    results = {policy.name: _run(session, policy, config, meter, scale, rules, limit) for policy in policies}
-    full = results.get("full") or _run(session, Full(config), config, meter, scale, rules, limit)
+    needs = Needs.of(session, meter, _stored(session))
+    results = {policy.name: _run(session, policy, config, meter, scale, needs, rules, limit) for policy in policies}
+    full = results.get("full") or _run(session, Full(config), config, meter, scale, needs, rules, limit)
     return Replay(session, config, scale, full, results, _recorded(session, full))
 
 
@@ -205,23 +214,40 @@ def _run(
     config: CliffConfig,
     meter: Meter,
     scale: Scale,
+    needs: Needs,
     rules: CacheRules | None,
     limit: int | None,
 ) -> Result:
     policy.start(session, meter, limit)
-    ledger = Ledger(meter, rules)
+    ledger, watch = Ledger(meter, rules), Watch(needs, meter)
+    compactions: list[int] = []
     cliffs: list[tuple[int, Cliff]] = []
     smallest = threshold = None
     for number, request in enumerate(session.requests, 1):
         view = policy.view(session.messages[: request.at], scale.fixed_tokens)
+        for auxiliary in view.auxiliary:
+            ledger.assist(auxiliary.messages, auxiliary.output, scale.fixed_tokens)
         ledger.enter(view.messages, scale.fixed_tokens)
+        watch.see(view.messages)
+        if view.compacted:
+            compactions.append(number)
         if view.cliff is not None:
             cliffs.append((number, view.cliff))
         if view.view is not None:
             fixed = scale.fixed_tokens + _kept(view.view, session, meter)
             smallest = max(smallest or 0, decision.smallest_threshold(config, fixed))
             threshold = max(threshold or 0, view.view.threshold)
-    return Result(policy.name, tuple(ledger.entries), tuple(cliffs), threshold, smallest)
+    return Result(
+        policy.name,
+        tuple(ledger.entries),
+        tuple(cliffs),
+        threshold,
+        smallest,
+        auxiliary=tuple(ledger.auxiliary),
+        compactions=tuple(compactions),
+        support=watch.support,
+        note=policy.note,
+    )
 
 
 def _kept(view: View, session: Session, meter: Meter) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, Result, model_of
+from cliff_core.support import Support
 from cliff_core.wording import counted, dollars, grouped, plain, printable
 
 COLOURS = {
@@ -29,14 +30,25 @@ COLOURS = {
 }
 """A policy's colour in tables and plots: those of Okabe and Ito, told apart with any colour vision."""
 
+
+def colour_of(name: str, other: str = "") -> str:
+    """The colour of a policy, at whatever threshold (`cliff@16000`)."""
+    return COLOURS.get(name.partition("@")[0], other)
+
+
 COST_IS = (
-    "Cost is that of input alone; output is the same under every policy. A token found in the prefix "
+    "Cost is that of input alone; output is the same under every policy, but for what a policy's own model calls are "
+    "answered, which is charged. A token found in the prefix "
     "cache costs the cached price, any other the price of a cache write where there is one, else of "
     "input. A prefix stays in the cache until the next request."
 )
 COUNTED_BY = (
     "Where a session has recorded usage, the counts of all policies are brought to it: the offset from "
     "its first figure, the ratio from its first ten."
+)
+SUPPORT_IS = (
+    "Support: of the names that the next call needs (paths, identifiers) and that appeared after the task, the share "
+    "that was still in view; the mean over requests that need any."
 )
 
 
@@ -84,14 +96,38 @@ def _policy_json(result: Result, full: Result, tariff: Tariff) -> dict[str, Any]
         "cached_tokens": result.cached_tokens,
         "cost": round(cost, 6),
         "cost_vs_full": round(cost / base, 4) if base else None,
-        "cliffs": len(result.cliffs),
+        "cliffs": len(result.compactions),
         "peak_tokens": result.peak_tokens,
+        "support": support_json(result.support),
     }
+    if result.auxiliary:
+        data["auxiliary"] = {
+            "requests": len(result.auxiliary),
+            "input_tokens": sum(entry.tokens for entry in result.auxiliary),
+            "output_tokens": sum(entry.output for entry in result.auxiliary),
+            "cost": round(sum(entry.cost(tariff) for entry in result.auxiliary), 6),
+        }
+    if result.note:
+        data["note"] = result.note
     if result.threshold is not None:
         data["threshold"] = result.threshold
         data["smallest_threshold"] = result.smallest_threshold
         data["cliff_list"] = [{"request": request, **cliff.as_dict()} for request, cliff in result.cliffs]
     return data
+
+
+def support_json(support: Support) -> dict[str, Any]:
+    """Support, re-reads and what they are made of (docs/support.md)."""
+    share = support.share
+    return {
+        "share": None if share is None else round(share, 4),
+        "requests": support.requests,
+        "names_needed": support.needed,
+        "names_supported": support.supported,
+        "repeated_calls": support.repeats,
+        "rereads": support.rereads,
+        "reissuable": support.reissuable,
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -109,11 +145,18 @@ class Sum:
     """Cost in the sessions that have a price."""
     relative: float = 0.0
     """Cost in the others, in the units of their tariff."""
+    support: Support = field(default_factory=Support)
+    calls: int = 0
+    """Model calls of its own."""
+    note: str = ""
 
     def add(self, result: Result, tariff: Tariff) -> None:
         self.input_tokens += result.input_tokens
         self.cached_tokens += result.cached_tokens
-        self.cliffs += len(result.cliffs)
+        self.cliffs += len(result.compactions)
+        self.support += result.support
+        self.calls += len(result.auxiliary)
+        self.note = result.note
         self.peak_tokens = max(self.peak_tokens, result.peak_tokens)
         if tariff.relative:
             self.relative += result.cost(tariff)
@@ -167,6 +210,8 @@ def session_report(replay: Replay, tariff: Tariff, window: int | None = None) ->
     one.add(replay, tariff)
     yield Figures(one)
     yield from _notes(replay, window)
+    yield from _lost(one.policies)
+    yield from notes(one.policies)
     yield Text()
 
 
@@ -178,6 +223,7 @@ def total_report(totals: Totals) -> Iterator[Line]:
     sessions, requests = counted(totals.sessions, "session"), counted(totals.requests, "request")
     yield Text(f"{sessions} · {requests}", style="dim")
     yield Figures(totals)
+    yield from _lost(totals.policies)
     if 0 < totals.priced < totals.sessions:
         yield f"cost: of the {counted(totals.priced, 'session')} with a price, without the others"
     yield Text()
@@ -202,8 +248,37 @@ def footer(totals: Totals, tokens_by: str) -> Iterator[Line]:
         for line in lines:
             yield Text(printable(line), style="dim")
     yield Text(COST_IS, style="dim")
+    yield Text(SUPPORT_IS, style="dim")
+    for note in notes(totals.policies):
+        yield Text(note[:1].upper() + note[1:] + ".", style="dim")
     counted_by = f"Tokens by {tokens_by}." + (f" {COUNTED_BY}" if totals.recorded else "")
     yield Text(counted_by, style="dim")
+
+
+def notes(policies: Mapping[str, Sum]) -> list[str]:
+    """What must be said of policies' figures, each once, with their names where it does not begin with one."""
+    named: dict[str, list[str]] = {}
+    for name, its in policies.items():
+        if its.note:
+            named.setdefault(its.note, []).append(name)
+    return [note if note.startswith(names[0]) else f"{', '.join(names)}: {note}" for note, names in named.items()]
+
+
+def _lost(policies: Mapping[str, Sum]) -> Iterator[str]:
+    """Results that were asked for again, and what a policy's own model calls were."""
+    repeats = max((its.support.repeats for its in policies.values()), default=0)
+    if repeats:
+        parts = [
+            f"{name} {grouped(its.support.rereads)}"
+            + (f" ({grouped(its.support.reissuable)} re-issuable)" if its.support.reissuable else "")
+            for name, its in policies.items()
+            if name != "full"
+        ]
+        if parts:
+            yield f"of {counted(repeats, 'repeated call')}, re-reads of a result out of view: {', '.join(parts)}"
+    for name, its in policies.items():
+        if its.calls:
+            yield f"{name}: {counted(its.calls, 'model call')} of its own, charged"
 
 
 def prices(tariff: Tariff) -> str:
@@ -219,7 +294,12 @@ def show(console: Console, lines: Iterable[Line]) -> None:
     for line in lines:
         if isinstance(line, str):
             note = textwrap.fill(
-                line, console.width, initial_indent="  ", subsequent_indent="    ", break_long_words=False
+                line,
+                console.width,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
             )
             console.print(Text(note), soft_wrap=True)
         else:
@@ -239,13 +319,13 @@ class Figures:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = {name: _figures(name, its, self.totals) for name, its in self.totals.policies.items()}
-        for left_out in ((), ("peak",), ("peak", "cached")):
+        for left_out in ((), ("peak",), ("peak", "cliffs"), ("peak", "cliffs", "cached")):
             table = _table(rows, left_out)
             if Measurement.get(console, options.update(width=WIDE), table).maximum <= options.max_width:
                 yield table
                 return
         for name, figures in rows.items():
-            yield Text("  " + name, style=COLOURS.get(name, ""))
+            yield Text("  " + name, style=colour_of(name))
             for heading, figure in figures.items():
                 if figure:
                     yield Text(f"    {heading} {figure}", overflow="fold")
@@ -263,7 +343,8 @@ def _figures(name: str, its: Sum, totals: Totals) -> dict[str, str]:
         "cached": f"{its.cached_tokens / its.input_tokens:.1%}" if its.input_tokens else "–",
         "cost": dollars(cost) if totals.priced else "–",
         "of full": f"{cost / base:.1%}" if base else "–",
-        "cliffs": grouped(its.cliffs) if name == "cliff" else "",
+        "support": "–" if its.support.share is None else f"{its.support.share:.1%}",
+        "cliffs": grouped(its.cliffs) if its.cliffs or name.startswith("cliff") else "",
         "peak": grouped(its.peak_tokens),
     }
 
@@ -276,7 +357,7 @@ def _table(rows: dict[str, dict[str, str]], left_out: Collection[str]) -> Table:
             table.add_column(heading, justify="right", no_wrap=True)
     for name, figures in rows.items():
         shown = (figure for heading, figure in figures.items() if heading not in left_out)
-        table.add_row(Text("  " + name, style=COLOURS.get(name, "")), *shown)
+        table.add_row(Text("  " + name, style=colour_of(name)), *shown)
     return table
 
 

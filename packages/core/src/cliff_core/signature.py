@@ -20,8 +20,8 @@ are the pieces in order.
 **Shortened**, each by its own rule, are
 
 - a path: its end, after `…`;
-- a command: its inline bodies (heredocs, PowerShell here-strings, quoted strings with line breaks
-  or of 200 characters and more, base64) become markers, before which the files of a patch, two
+- a command: its inline bodies (heredocs, PowerShell here-strings, files pasted into `cat > FILE`, quoted
+  strings with line breaks or of 200 characters and more, base64) become markers, before which the files of a patch, two
   paths that a script names, or the first line of a quoted string may stand; blank lines, comment
   lines, indentation and what ends a heredoc go; of the rest the beginning, before `…`;
 - a patch: its file names and its size;
@@ -290,6 +290,10 @@ def _json(value: Any) -> str:
 _HEREDOC = re.compile(r"<<[-~]?[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([A-Za-z_]\w*))")
 _HERE_STRING = re.compile(r"@(['\"])[ \t]*\r?\n")
 _EDIT = re.compile(r"edit \d+:\d+[ \t]*\n")  # SWE-agent
+_PASTE = re.compile(
+    r"^[ \t]*(?:cat[ \t]*>>?[ \t]*|tee[ \t]+(?:-a[ \t]+)?)[^\s|;&<>]+[ \t]*(?:>[ \t]*/dev/null[ \t]*)?\n", re.MULTILINE
+)
+"""A program that reads a file from the terminal (keystrokes of Terminus-2): what follows is the file."""
 _SURE_TAG = re.compile(r"[A-Z_][A-Z0-9_]*")
 _OPENING = re.compile(r"['\"\\#]")
 _QUOTED = re.compile(r"'(?P<single>[^']*+)'|\"(?P<double>(?:[^\"\\]++|\\.)*+)\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL)
@@ -312,7 +316,30 @@ class _Body:
     resume: int
 
 
+def inline_bodies(command: str) -> list[str]:
+    """The heredocs, here-strings and pasted files that stand inside a command, in order, without what ends them."""
+    return [command[body.start : body.end] for body in _bodies(command)]
+
+
 def _bodies(text: str) -> Iterator[_Body]:
+    """Inline bodies, in order. Files are pasted at a terminal: their end is Ctrl-D, or that of the keystrokes."""
+    after = 0
+    paste = _PASTE.search(text, 0, SCAN_CHARS)
+    for body in _here_bodies(text):
+        while paste is not None and paste.end() <= body.start:
+            pasted = _closed(text, paste.end(), "\x04")
+            yield pasted
+            after = pasted.resume
+            paste = _PASTE.search(text, after, SCAN_CHARS)
+        if body.start >= after:
+            yield body
+            if paste is not None and paste.start() < body.resume:
+                paste = _PASTE.search(text, body.resume, SCAN_CHARS)
+    if paste is not None:
+        yield _closed(text, paste.end(), "\x04")
+
+
+def _here_bodies(text: str) -> Iterator[_Body]:
     """Heredocs, PowerShell here-strings and SWE-agent edits, in order.
 
     Linear: `str.find` jumps from one that may begin to the next, and after four heredocs whose end

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cliff_core import traces
+from cliff_core import batch, traces
 from cliff_core.commands.said import Log, say, stderr, warn
 
 SESSION_SUFFIXES = (".json", ".jsonl", ".traj")
@@ -47,23 +48,65 @@ class Inputs:
         self.errors.append({"path": str(path), "error": text})
 
     def __iter__(self) -> Iterator[traces.Session]:
-        """With a progress bar on standard error, where that is a terminal and there are several files."""
+        """The sessions themselves, one at a time."""
+        for path in self._files:
+            yield from self._sessions(path)
+
+    def replayed(
+        self,
+        plan: batch.Plan,
+        jobs: int | None = None,
+        store: Path | None = None,
+        no_store: bool = False,
+        quiet: bool = False,
+    ) -> Iterator[batch.Done]:
+        """The sessions, replayed; with a progress bar on standard error, where that is a terminal and there are several
+        files. `quiet`: without warnings of the core."""
+        kept: batch.Store | None = None
+        if store is not None or (not no_store and len(self._files) >= batch.STORE_FROM):
+            path = store or batch.default_store(plan)
+            try:
+                kept = batch.Store(path)
+            except OSError as error:
+                problem = f"{path}: results cannot be kept there ({error.strerror or error})"
+                if store is not None:
+                    self.failed(path, problem)
+                    return
+                warn(problem)
+        try:
+            with self._bar() as bar:
+                for item in batch.run(self._files, plan, jobs, kept, bar):
+                    if isinstance(item, batch.Done):
+                        if not item.replay.session.requests:
+                            session = item.replay.session
+                            warn(f"{session.path}: there is no model request in {session.name or 'the session'}")
+                        yield item
+                    elif item.kind == "error":
+                        self.failed(item.path, item.text)
+                    elif not quiet:
+                        self._log.said(item.text)
+        except BrokenProcessPool:
+            self.failed(Path(), "a process was ended from outside (out of memory?): try --jobs 1")
+        except KeyboardInterrupt:
+            if kept is not None:
+                warn(f"interrupted; what was done is kept in {kept.path}: the same command goes on from there")
+            raise
+        finally:
+            if kept is not None:
+                kept.close()
+
+    @contextmanager
+    def _bar(self) -> Iterator[Callable[[Path], None]]:
         if len(self._files) < 2 or not stderr.is_terminal:
-            for path in self._files:
-                yield from self._sessions(path)
+            yield lambda path: None
             return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         # Standard output is left alone: it may be a file.
-        with Progress(
-            *Progress.get_default_columns(),
-            console=stderr,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        ) as self._progress:
-            task = self._progress.add_task("replaying", total=len(self._files))
-            for path in self._files:
-                yield from self._sessions(path)
-                self._progress.advance(task)
+        bar = Progress(*columns, console=stderr, transient=True, redirect_stdout=False, redirect_stderr=False)
+        with bar as self._progress:
+            task = bar.add_task("replaying", total=len(self._files))
+            yield lambda path: bar.advance(task)
+        self._progress = None
 
     @contextmanager
     def printing(self) -> Iterator[None]:

@@ -5,53 +5,34 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cliff_core import report, show, tokens, traces
+from cliff_core.batch import Plan
 from cliff_core.commands.inputs import Inputs
-from cliff_core.commands.options import config_options, read_config
-from cliff_core.commands.said import Stream, logged, say, warn
+from cliff_core.commands.options import config_options, read_plan, read_work, replay_options
+from cliff_core.commands.said import Stream, logged, say
 from cliff_core.compactor import View
-from cliff_core.config import CliffConfig
-from cliff_core.ledger import Meter, Pricing, UnknownPriceError
+from cliff_core.ledger import Meter
 from cliff_core.plot import Panel, draw, largest, unusable
-from cliff_core.policies import CliffPolicy, Policy, PolicyError, policies
-from cliff_core.replay import limit_of, model_of, replay, view_at
+from cliff_core.policies import CliffPolicy
+from cliff_core.replay import limit_of, model_of, view_at
 from cliff_core.wording import counted
 
 app = typer.Typer(rich_markup_mode=None)
 
-MOST_DOLLARS = 1_000_000_000
-
-
-def _price(value: float | None) -> float | None:
-    if value is not None and not 0 <= value <= MOST_DOLLARS:  # not a number is neither
-        raise typer.BadParameter(f"a price is a number from 0 to {MOST_DOLLARS}, not {value}")
-    return value
+POLICIES = "cliff,full,sliding"
 
 
 @app.command()
 @config_options
+@replay_options
 def command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Recorded sessions, or folders of them.")],
-    policy: Annotated[str, typer.Option(help="Policies to compare: cliff, full, sliding.")] = "cliff,full,sliding",
-    model: Annotated[str | None, typer.Option(help="Take this model's prices instead of the session's own.")] = None,
-    price_input: Annotated[
-        float | None, typer.Option(callback=_price, help="Dollars per million input tokens.")
-    ] = None,
-    price_cached: Annotated[
-        float | None, typer.Option(callback=_price, help="The same for input from the cache.")
-    ] = None,
-    price_write: Annotated[
-        float | None, typer.Option(callback=_price, help="The same for input that is written to it.")
-    ] = None,
-    cache_min: Annotated[int | None, typer.Option(min=0, help="Tokens below which a prefix is not cached.")] = None,
-    cache_step: Annotated[
-        int | None, typer.Option(min=1, help="Cached prefixes are multiples of so many tokens.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw prompt tokens by request: FILE.png or FILE.svg.")] = None,
     at: Annotated[int | None, typer.Option(min=1, help="Print what cliff sends at this request instead.")] = None,
@@ -60,76 +41,55 @@ def command(
     ] = None,
     **options: Any,
 ) -> None:
-    """What each policy would have sent on recorded sessions, and what that would have cost.
+    """What each policy would have sent on recorded sessions, what that would have cost, and what would have been lost.
 
-    The options from --preset on are those of a compaction; each can be set by a variable, too
-    (CLIFF_KEEP_TURNS=2). Without --model and --price-input, prices are those of the session's own model;
-    where that is not known, costs are shares only, with cached input at a fifth of the price."""
+    Policies are cliff, full and sliding, unless --policy names others. The options from --preset on are those of a
+    compaction; each can be set by a variable, too (CLIFF_KEEP_TURNS=2). Without --model and --price-input, prices are
+    those of the session's own model; where that is not known, costs are shares only, with cached input at a fifth of
+    the price."""
     if at is not None and plot is not None:
         raise typer.BadParameter("--at prints one view: it has no --plot")
     if at is None and session is not None:
         raise typer.BadParameter("--session needs --at")
-    config = read_config(options)
-    if price_input is None and (price_cached is not None or price_write is not None):
-        raise typer.BadParameter("--price-cached and --price-write need --price-input")
-    pricing = Pricing(model, price_input, price_cached, price_write, cache_min, cache_step)
-    try:
-        chosen = policies([name.strip() for name in policy.split(",") if name.strip()], config)
-        if model is not None:
-            pricing.of(model)
-    except (PolicyError, UnknownPriceError) as error:
-        raise typer.BadParameter(str(error)) from None
+    work = read_work(options)
+    plan = read_plan(options, POLICIES)
     if plot is not None and (problem := unusable(plot)):
         raise typer.BadParameter(problem)
     with logged() as log:
         inputs = Inputs(paths, log)
         if at is not None:
-            _show(inputs, config, pricing, at, session, as_json)
+            _show(inputs, plan, at, session, as_json)
         else:
-            _replay(inputs, chosen, config, pricing, as_json, plot)
+            _replay(inputs, plan, work, as_json, plot)
     if inputs.errors:
         raise typer.Exit(2)
 
 
 def _replay(
-    inputs: Inputs,
-    chosen: list[Policy],
-    config: CliffConfig,
-    pricing: Pricing,
-    as_json: bool,
-    plot: Path | None,
+    inputs: Inputs, plan: Plan, work: tuple[int | None, Path | None, bool], as_json: bool, plot: Path | None
 ) -> None:
     out = Stream()
     totals = report.Totals()
-    sessions: list[dict[str, Any]] = []
     panels: list[Panel] = []
-    for session in inputs:
-        try:
-            tariff, rules, known = pricing.of(model_of(session))
-            done = replay(session, chosen, config, rules, limit_of(known))
-        except Exception as error:
-            inputs.failed(session.path, f"{session.path}: could not be replayed ({_problem(error)})")
-            continue
-        window = known.context_window if known is not None else None
-        if not session.requests:
-            warn(f"{session.path}: there is no model request in {session.name or 'the session'}")
-            if as_json:
-                sessions.append(report.session_json(done, tariff, window))
-            continue
-        totals.add(done, tariff)
-        if plot is not None:
-            panels = largest([*panels, Panel.of(done, tariff, config)])
-        if as_json:
-            sessions.append(report.session_json(done, tariff, window))
-        else:
+    listed = _Listed() if as_json else None
+    for done in inputs.replayed(plan, *work):
+        if listed is not None:
             with inputs.printing():
-                report.show(out, report.session_report(done, tariff, window))
+                listed.add(report.session_json(done.replay, done.tariff, done.window))
+        if not done.replay.session.requests:
+            continue
+        totals.add(done.replay, done.tariff)
+        if plot is not None:
+            panels = largest([*panels, Panel.of(done.replay, done.tariff, plan.config)])
+        if listed is None:
+            with inputs.printing():
+                report.show(out, report.session_report(done.replay, done.tariff, done.window))
     vocabulary = tokens.vocabulary()
-    if as_json:
-        data: dict[str, Any] = {"sessions": sessions, "errors": inputs.errors}
+    if listed is not None:
+        data: dict[str, Any] = {"errors": inputs.errors}
         data["tokens"] = {"name": vocabulary.name, "source": vocabulary.source}
-        data["config"] = config.as_dict()
-        print(_json(data))
+        data["config"] = plan.config.as_dict()
+        listed.end(data)
     else:
         report.show(out, report.total_report(totals))
         source = re.sub(r"\S*[/\\]", "", vocabulary.source)  # without folders
@@ -144,10 +104,26 @@ def _replay(
             say("plot", "green", str(plot))
 
 
-def _show(inputs: Inputs, config: CliffConfig, pricing: Pricing, at: int, wanted: str | None, as_json: bool) -> None:
+class _Listed:
+    """One JSON object whose sessions are printed as they come."""
+
+    def __init__(self) -> None:
+        self._any = False
+        print('{\n  "sessions": [', end="")
+
+    def add(self, session: dict[str, Any]) -> None:
+        print(("," if self._any else "") + "\n" + textwrap.indent(_json(session), "    "), end="")
+        self._any = True
+
+    def end(self, rest: dict[str, Any]) -> None:
+        """Close the list, and print the other keys."""
+        print(("\n  " if self._any else "") + "]," + _json(rest)[1:])
+
+
+def _show(inputs: Inputs, plan: Plan, at: int, wanted: str | None, as_json: bool) -> None:
     """The view of policy `cliff` at request `at` of the one session that is meant."""
     meant = _meant(inputs, wanted)
-    found = _view(inputs, meant, config, pricing, at) if meant is not None else None
+    found = _view(inputs, meant, plan, at) if meant is not None else None
     if meant is None or found is None:
         if as_json:
             print(_json({"errors": inputs.errors}))
@@ -184,16 +160,14 @@ def _meant(inputs: Inputs, wanted: str | None) -> traces.Session | None:
     return None
 
 
-def _view(
-    inputs: Inputs, session: traces.Session, config: CliffConfig, pricing: Pricing, at: int
-) -> tuple[View, Meter] | None:
+def _view(inputs: Inputs, session: traces.Session, plan: Plan, at: int) -> tuple[View, Meter] | None:
     if at > len(session.requests):
         requests = counted(len(session.requests), "request")
         inputs.failed(session.path, f"{session.path}: there is no request {at}: the session has {requests}")
         return None
     try:
-        limit = limit_of(pricing.of(model_of(session))[2])
-        return view_at(session, CliffPolicy(config), at, limit)
+        limit = limit_of(plan.pricing.of(model_of(session))[2])
+        return view_at(session, CliffPolicy(plan.config), at, limit)
     except Exception as error:
         inputs.failed(session.path, f"{session.path}: no view of request {at} ({_problem(error)})")
         return None

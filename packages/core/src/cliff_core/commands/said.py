@@ -50,7 +50,10 @@ class Log(logging.Handler):
         self._said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.about + record.getMessage().removeprefix("cliff: ")
+        self.said(self.about + record.getMessage().removeprefix("cliff: "))
+
+    def said(self, text: str) -> None:
+        """A warning, unless it was said before."""
         if text not in self._said:
             self._said.add(text)
             warn(text)

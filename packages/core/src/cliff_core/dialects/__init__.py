@@ -13,7 +13,10 @@ _MODULES = {"chat-text": "text_actions"}
 
 
 class Dialect(Protocol):
-    """Everything that is known of one message format. All methods are pure; no message is changed in place."""
+    """Everything that is known of one message format. All methods are pure; no message is changed in place.
+
+    A dialect whose messages are no dicts (the proxy's are bytes) has a method `plain` that gives what the other
+    methods take; one whose `parse` counts what it returns (`Message.with_tokens`) is believed."""
 
     name: str
 

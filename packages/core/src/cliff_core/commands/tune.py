@@ -1,0 +1,167 @@
+"""`cliff tune`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from cliff_core.commands.inputs import Inputs
+from cliff_core.commands.options import config_options, read_plan, read_work, replay_options
+from cliff_core.commands.said import Stream, logged
+from cliff_core.report import COST_IS, support_json
+from cliff_core.tuning import THRESHOLDS, Point, Tuning, names
+from cliff_core.wording import counted, dollars, grouped
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+def _thresholds(value: str | None) -> str | None:
+    _read(value)
+    return value
+
+
+def _read(value: str | None) -> tuple[int, ...]:
+    if value is None:
+        return THRESHOLDS
+    try:
+        found = sorted({int(part.replace("_", "")) for part in value.split(",")})
+    except ValueError:
+        found = [0]
+    if found[0] < 1:
+        raise typer.BadParameter(f"thresholds are whole numbers of tokens, as in 8000,16000; not {value!r}")
+    return tuple(found)
+
+
+@app.command()
+@config_options
+@replay_options
+def command(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Recorded sessions, or folders of them.")],
+    thresholds: Annotated[
+        str | None, typer.Option(callback=_thresholds, help="Thresholds to replay: 8000,16000,…")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    **options: Any,
+) -> None:
+    """The threshold that costs least for sessions like the recorded ones, in closed form and by replay.
+
+    `replay` is policy cliff at each threshold; `closed form` takes growth as even, and the size after a cliff from a
+    line through those of the replays. The least cost is not all: support says what is kept."""
+    if options.pop("policy", None) is not None:
+        raise typer.BadParameter("cliff tune replays policy cliff: it has no --policy")
+    work = read_work(options)
+    grid = _read(thresholds)
+    plan = read_plan(options, ",".join(names(grid)))
+    tuning = Tuning(grid)
+    relative = 0
+    with logged() as log:
+        inputs = Inputs(paths, log)
+        for done in inputs.replayed(plan, *work, quiet=True):
+            if not done.replay.session.requests:
+                continue
+            if done.tariff.relative:
+                relative += 1
+            tuning.add(done.replay, done.tariff)
+        if not tuning.sessions and not inputs.errors:
+            inputs.failed(Path(), "there is no session with a model request")
+    if 0 < relative < tuning.sessions:
+        inputs.failed(
+            Path(),
+            f"{counted(relative, 'session')} of {tuning.sessions} have no price: costs do not add up; "
+            "give --model or --price-input",
+        )
+        tuning.sessions = 0
+    if as_json:
+        print(json.dumps({**_json(tuning, plan.config.as_dict()), "errors": inputs.errors}, indent=2))
+    elif tuning.sessions:
+        _print(tuning, bool(relative))
+    if inputs.errors:
+        raise typer.Exit(2)
+
+
+def _json(tuning: Tuning, config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "sessions": tuning.sessions,
+        "requests": tuning.requests,
+        "smallest_threshold": tuning.smallest,
+        "best_closed": tuning.best_closed if tuning.sessions else None,
+        "best_replayed": tuning.best_replayed if tuning.sessions else None,
+        "full": _point(tuning.full),
+        "thresholds": {str(threshold): _point(point) for threshold, point in tuning.points.items()},
+        "config": config,
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "cost_closed": round(point.closed, 6),
+        "cost_replayed": round(point.replayed, 6),
+        "cliffs": point.cliffs,
+        "peak_tokens": point.peak_tokens,
+        "support": support_json(point.support),
+    }
+
+
+BAR = 24
+"""Characters of the longest bar."""
+
+
+def _print(tuning: Tuning, relative: bool) -> None:
+    out = Stream()
+
+    def write(text: str, style: str = "") -> None:
+        out.print(Text(text, style=style))
+
+    sessions, requests = counted(tuning.sessions, "session"), counted(tuning.requests, "request")
+    write(f"{sessions} · {requests}", "dim")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+    table.add_column("threshold", justify="right", no_wrap=True)
+    for heading in ("closed form", "replay", "cliffs", "support"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if out.width >= 72:
+        table.add_column("cost by replay", no_wrap=True)
+    base = tuning.full
+    rows = [(grouped(threshold), point) for threshold, point in tuning.points.items()] + [("full", base)]
+    most = max([point.replayed for _, point in rows] + [1e-12])
+    for name, point in rows:
+        share = point.support.share
+        cells = [
+            name,
+            _percent(point.closed, base.closed),
+            _percent(point.replayed, base.replayed),
+            grouped(point.cliffs),
+            "–" if share is None else f"{share:.1%}",
+        ]
+        if out.width >= 72:
+            cells.append("█" * max(1, round(BAR * point.replayed / most)))
+        table.add_row(*cells)
+    out.print(table)
+    write("Costs are shares of full context" + ("" if relative else f", {dollars(base.replayed)}") + ".", "dim")
+    write(f"smallest workable threshold: {counted(tuning.smallest, 'token')}; a smaller one is raised to it")
+    for what, best in (("closed form", tuning.best_closed), ("replay", tuning.best_replayed)):
+        if best is None:
+            write(f"least cost, {what}: full context")
+        else:
+            write(f"least cost, {what}: a threshold of {counted(max(best, tuning.smallest), 'token')}")
+    if tuning.sessions == 1 and tuning.last is not None:
+        growth, tariff = tuning.last
+        line = f"grows by {grouped(round(growth.per_request))} tokens a request from {grouped(round(growth.fixed))}"
+        if growth.after is not None:
+            a, b = growth.after
+            line += f"; after a cliff {grouped(round(a))} and {b:.0%} of the threshold"
+        write(line)
+        best_long = growth.best(tariff)
+        if not math.isinf(best_long):
+            write(f"least cost for a longer session of this kind: {counted(round(best_long), 'token')}")
+    write(COST_IS, "dim")
+
+
+def _percent(cost: float, base: float) -> str:
+    return f"{cost / base:.1%}" if base else "–"

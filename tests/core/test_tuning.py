@@ -1,0 +1,156 @@
+"""The threshold that costs least: the closed form against sums by hand, against a search, and against replays."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from cliff_core import traces as readers
+from cliff_core.config import CliffConfig
+from cliff_core.ledger import Tariff
+from cliff_core.policies import policies
+from cliff_core.replay import replay
+from cliff_core.traces import Request, Session
+from cliff_core.tuning import THRESHOLDS, Growth, Tuning, _line, by_threshold, names
+
+TARIFF = Tariff(1, 0.1)
+
+
+def test_cost_of_a_session_by_hand():
+    """Sizes 1000, 1300, 1600 | 1200, 1500 | 1200, 1500 | 1200: above 1600 comes a cliff to 1200."""
+    growth = Growth(requests=8, fixed=1000, per_request=300, after=(1200, 0.0))
+    sent = 1000 + 1300 + 1600 + 3 * 1200 + 2 * 1500
+    held = (1000 + 1300) + (1000 + 1200) + (1000 + 1200) + 1000
+    assert growth.cost(1_700, TARIFF) == pytest.approx((0.1 * held + (sent - held)) / 1e6)
+    full = sum(1000 + 300 * number for number in range(8))
+    cached = full - (1000 + 300 * 7)
+    assert growth.cost(math.inf, TARIFF) == pytest.approx((0.1 * cached + (full - cached)) / 1e6)
+    assert growth.cost(10_000, TARIFF) == growth.cost(math.inf, TARIFF), "no cliff"
+
+
+def test_written_tokens_cost_their_price():
+    growth = Growth(requests=2, fixed=1000, per_request=100, after=None)
+    assert growth.cost(500, Tariff(1, 0.1, 1.25)) == pytest.approx((0.1 * 1000 + 1.25 * 1100) / 1e6)
+
+
+def test_a_threshold_that_is_too_small_is_raised():
+    growth = Growth(requests=50, fixed=1000, per_request=300, after=(1200, 0.0), smallest=4_000)
+    assert growth.cost(500, TARIFF) == growth.cost(4_000, TARIFF)
+    assert growth.best(Tariff(1, 0.9)) == 4_000
+
+
+def test_a_threshold_that_cannot_be_held():
+    """A cliff leaves 5 000: below that, each request is a cliff to 5 000."""
+    growth = Growth(requests=40, fixed=1000, per_request=300, after=(5_000, 0.0))
+    assert growth.cost(2_000, TARIFF) == growth.cost(5_000, TARIFF) > growth.cost(math.inf, TARIFF)
+    sent = sum(1000 + 300 * number for number in range(14)) + 26 * 5_000
+    held = sum(1000 + 300 * number for number in range(13)) + 26 * 1_000
+    assert growth.cost(5_000, TARIFF) == pytest.approx((0.1 * held + (sent - held)) / 1e6)
+
+
+@pytest.mark.parametrize("after", [(3_000, 0.0), (2_000, 0.25), (500, 0.5)])
+@pytest.mark.parametrize("cached", [0.1, 0.2, 0.5])
+def test_the_closed_form_is_the_least_of_a_long_session(after, cached):
+    """No other threshold costs noticeably less in the sums (which know that a segment has whole requests)."""
+    growth = Growth(requests=1_000_000, fixed=900, per_request=0.5, after=after)
+    tariff = Tariff(1, cached)
+    best = growth.best(tariff)
+    least = min(growth.cost(best * factor, tariff) for factor in (0.5, 0.7, 0.9, 1.1, 1.4, 2.0))
+    assert growth.cost(best, tariff) < least
+    assert growth.cost(best, tariff) <= 1.01 * min(growth.cost(best * (0.9 + n / 500), tariff) for n in range(100))
+
+
+def test_the_formula():
+    growth = Growth(requests=1, fixed=1000, per_request=50, after=(3000, 0.2))
+    # x = sqrt(2 * 50 * (3000 - 0.8 * 1000) / 1.2 * 9), T = (x + 3000) / 0.8
+    assert growth.best(TARIFF) == pytest.approx((math.sqrt(2 * 50 * 2200 / 1.2 * 9) + 3000) / 0.8)
+    assert growth.best(Tariff(1, 0)) == math.inf, "what is in the cache is free"
+    assert Growth(1, 1000, 50, None).best(TARIFF) == math.inf
+
+
+def test_the_line_of_sizes_after_cliffs():
+    assert _line({}) is None
+    assert _line({16_000: 5_000.0}) == (5_000, 0)
+    assert _line({10_000: 4_000.0, 20_000: 6_000.0}) == pytest.approx((2_000, 0.2))
+    assert _line({10_000: 6_000.0, 20_000: 4_000.0}) == (5_000, 0), "it never falls"
+    assert _line({10_000: 1_000.0, 20_000: 19_000.0}) == pytest.approx((0, 0.9))
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def even(turns=120, words=200):
+    """A session that grows evenly."""
+    messages = [{"role": "user", "content": "the task"}]
+    for turn in range(turns):
+        function = {"name": "bash", "arguments": '{"command": "make"}'}
+        messages.append({"role": "assistant", "tool_calls": [{"id": str(turn), "function": function}]})
+        messages.append({"role": "tool", "tool_call_id": str(turn), "content": " ".join(["hello"] * words)})
+    return Session(Path("x"), "test", "chat", messages, [Request(1 + 2 * turn) for turn in range(turns + 1)])
+
+
+def tuned(session, thresholds):
+    config = CliffConfig.preset()
+    done = replay(session, policies(names(thresholds), config), config)
+    tuning = Tuning(thresholds)
+    tuning.add(done, TARIFF)
+    return tuning, done
+
+
+def test_one_replay_has_all_thresholds():
+    assert names((8_000, 16_000)) == ("cliff@8000", "cliff@16000", "full")
+    _, done = tuned(even(40), (4_000, 6_000))
+    alone = CliffConfig.preset(threshold_tokens=6_000)
+    other = replay(even(40), policies(["cliff"], alone), alone).results["cliff"]
+    assert by_threshold(done)[6_000].entries == other.entries
+    assert by_threshold(done)[4_000].entries != other.entries
+
+
+def test_closed_form_and_replay_agree_on_an_even_session():
+    thresholds = (4_000, 6_000, 9_000, 14_000, 20_000)
+    tuning, _ = tuned(even(), thresholds)
+    for threshold, point in tuning.points.items():
+        assert point.closed == pytest.approx(point.replayed, rel=0.10), threshold
+    assert tuning.full.closed == pytest.approx(tuning.full.replayed, rel=0.01)
+    assert tuning.smallest == math.ceil((6 + 2_000) / 0.75)
+    assert tuning.best_replayed == 4_000
+    assert 4_000 <= tuning.best_closed <= 5_000
+
+
+def test_full_context_is_best_where_nothing_is_gained():
+    tuning, _ = tuned(even(5), (8_000, 16_000))
+    assert tuning.best_closed is tuning.best_replayed is None
+    assert tuning.last[0].after is None
+
+
+def test_several_sessions_add_up():
+    one, done = tuned(even(40), (4_000, 8_000))
+    two = Tuning((4_000, 8_000))
+    two.add(done, TARIFF)
+    two.add(done, TARIFF)
+    assert two.sessions == 2
+    assert two.requests == 82
+    assert two.points[4_000].replayed == pytest.approx(2 * one.points[4_000].replayed)
+    assert two.points[4_000].cliffs == 2 * one.points[4_000].cliffs
+    assert two.best_closed == one.best_closed
+    assert two.smallest == one.smallest
+
+
+def test_preset_paper_raises_no_threshold():
+    config = CliffConfig.preset("paper")
+    done = replay(even(40), policies(names((1_500,)), config), config)
+    assert Growth.of(done).smallest == 0
+
+
+@pytest.mark.parametrize("name", ["astroid-1333", "reasoner-sqlfluff-1733"])
+def test_recorded_sessions_that_grow_evenly(traces, name):
+    """Within 10 % of the replay, at every threshold."""
+    (known,) = [s for path in readers.discover([traces / "mini_v2" / name]) for s in readers.read(path)]
+    config = CliffConfig.preset()
+    done = replay(known, policies(names(THRESHOLDS), config), config)
+    tuning = Tuning(THRESHOLDS)
+    tuning.add(done, Tariff(0.28, 0.028))
+    for threshold, point in tuning.points.items():
+        assert point.closed == pytest.approx(point.replayed, rel=0.10), threshold
+    assert tuning.best_replayed == 8_000
+    assert tuning.best_closed == pytest.approx(8_000, rel=0.1)
