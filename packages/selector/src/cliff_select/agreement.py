@@ -37,7 +37,7 @@ def patch_lines(patch: str) -> Lines:
 
 def patch_files(patch: str) -> frozenset[str]:
     """The files that a patch touches."""
-    return frozenset(re.findall(r"(?m)^(?:\+\+\+ b/|--- a/)(\S.*?)\s*$", patch))
+    return frozenset(name.strip() for name in re.findall(r"(?m)^(?:\+\+\+ b/|--- a/)(\S.*)$", patch))
 
 
 def likeness(one: Lines, other: Lines) -> float:

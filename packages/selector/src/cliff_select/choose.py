@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cliff_select.agreement import agreement
-from cliff_select.features import Features, Parts, artifacts, of, parts_of, unknown
+from cliff_select.features import Features, Parts, artifacts, candidates, of, parts, unknown
 from cliff_select.model import DECIMALS, Model
 from cliff_select.rollouts import Group, Rollout
 
@@ -31,6 +31,8 @@ class Ranked:
     rollout: Rollout
     score: float | None
     agreement: float | None
+    empty: bool = False
+    """Its patch is empty and another left something: it comes after those, whatever its score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ class Choice:
 
     @property
     def margin(self) -> float | None:
-        """By how much the chosen one's score is above the next one's; None: there is no other."""
-        if len(self.ranking) < 2:
+        """By how much the chosen one's score is above the next one's; None: there is no other that could be chosen."""
+        if len(self.ranking) < 2 or self.ranking[1].empty != self.ranking[0].empty:
             return None
         first, second = self.ranking[0].score, self.ranking[1].score
         return None if first is None or second is None else round(first - second, DECIMALS)
@@ -64,33 +66,32 @@ def choose(groups: Sequence[Group], model: Model | None) -> list[Choice]:
     """The choice in each group by `model`; None: by agreement alone, with no training.
 
     A group of one is chosen as it is. Of the same score, the one more like the others; then the first by name."""
-    made = iter(parts_of([rollout for group in groups for rollout in group.rollouts]))
-    members = [[next(made) for _ in group.rollouts] for group in groups]
+    members = [[parts(rollout) for rollout in group.rollouts] for group in groups]
     if model is None:
-        return [_choice(group, parts, by_agreement(parts)) for group, parts in zip(groups, members, strict=True)]
+        return [_choice(group, own, by_agreement(own)) for group, own in zip(groups, members, strict=True)]
     # All at once: a call of LightGBM takes longer than its trees.
-    rows = [of(parts) for parts in members]
+    rows = [of(own) for own in members]
     flat = [features for group_rows in rows for features in group_rows]
     scores, added = iter(model.scores(flat)), iter(model.contributions(flat))
     choices = []
-    for group, parts, group_rows in zip(groups, members, rows, strict=True):
+    for group, own, group_rows in zip(groups, members, rows, strict=True):
         own_scores: list[float | None] = [next(scores) for _ in group_rows]
         own_added = [next(added) for _ in group_rows]
-        choice = _choice(group, parts, own_scores)
-        if len(parts) > 1:
-            best = order(own_scores, agreement(artifacts(parts)))
-            reasons = tuple(_reasons(model.used, group_rows, own_added, best))
-            choice = replace(choice, reasons=reasons, missing=unknown(parts, model.used))
+        choice = _choice(group, own, own_scores)
+        if len(own) > 1:
+            reasons = tuple(_reasons(model.used, group_rows, own_added, group.rollouts.index(choice.chosen)))
+            choice = replace(choice, reasons=reasons, missing=unknown(own, model.used))
         choices.append(choice)
     return choices
 
 
-def order(scores: Sequence[float | None], alike: Sequence[float | None]) -> list[int]:
-    """Indices, best first. What has no score comes last."""
+def order(scores: Sequence[float | None], alike: Sequence[float | None], able: Sequence[int]) -> list[int]:
+    """Indices, best first: `able` (`candidates`) before the others, what has no score last."""
 
-    def key(index: int) -> tuple[float, float, int]:
+    def key(index: int) -> tuple[bool, float, float, int]:
         score, like = scores[index], alike[index]
         return (
+            index not in able,
             -score if score is not None else math.inf,
             -round(like, DECIMALS) if like is not None else math.inf,
             index,
@@ -103,7 +104,8 @@ def _choice(group: Group, members: Sequence[Parts], scores: Sequence[float | Non
     if len(members) < 2:
         return Choice(group, (Ranked(group.rollouts[0], None, None),))
     alike = agreement(artifacts(members))
-    ranking = tuple(Ranked(group.rollouts[i], scores[i], alike[i]) for i in order(scores, alike))
+    able = candidates(members)
+    ranking = tuple(Ranked(group.rollouts[i], scores[i], alike[i], i not in able) for i in order(scores, alike, able))
     return Choice(group, ranking, missing=("a patch or terminal",) if None in alike else ())
 
 
@@ -113,9 +115,9 @@ def by_agreement(group: Sequence[Parts]) -> list[float | None]:
 
 
 def _reasons(
-    names: Sequence[str], rows: Sequence[Features], added: Sequence[Mapping[str, float]], best: Sequence[int]
+    names: Sequence[str], rows: Sequence[Features], added: Sequence[Mapping[str, float]], first: int
 ) -> list[Reason]:
-    first, others = best[0], best[1:]
+    others = [index for index in range(len(rows)) if index != first]
     found = []
     for name in names:
         gain = round(added[first][name] - sum(added[i][name] for i in others) / len(others), DECIMALS)

@@ -15,7 +15,7 @@ from cliff_select import labels
 from cliff_select.choose import Choice, choose
 from cliff_select.copies import copy_chosen
 from cliff_select.evaluate import SPLITS, Result, Split, ablations, evaluate
-from cliff_select.features import BY_NAME, NAMES, SHIPPED, parts_of
+from cliff_select.features import BY_NAME, NAMES, SHIPPED, parts
 from cliff_select.model import SIZES, Example, Model, ModelError, digest, load, save, shipped, train
 from cliff_select.report import choice_json, dump, print_choices, print_results, result_json
 from cliff_select.rollouts import Group, Problem, read
@@ -87,8 +87,11 @@ def select(
     with logged():
         if agreement and model is not None:
             raise typer.BadParameter("--agreement uses no model: give --model or --agreement")
-        if copy is not None and copy.exists() and (not copy.is_dir() or any(copy.iterdir())):
-            raise typer.BadParameter(f"--copy {copy}: is there already; give a folder that is new or empty")
+        if copy is not None:
+            if copy.exists() and (not copy.is_dir() or any(copy.iterdir())):
+                raise typer.BadParameter(f"--copy {copy}: is there already; give a folder that is new or empty")
+            if any(copy.resolve().is_relative_to(path.resolve()) for path in paths):
+                raise typer.BadParameter(f"--copy {copy}: lies among the runs and would be one of them the next time")
         scorer = None if agreement else _model(model)
         groups, problems = _read(paths)
         try:
@@ -150,11 +153,15 @@ def evaluate_command(
 ) -> None:
     """How good choices are: one run at random, the chosen, the best there is, by k, with 95 % intervals over tasks."""
     with logged():
+        fixed_by = [name for name, given in (("--model", model is not None), ("--shipped", use_shipped)) if given]
+        also = [name for name, given in (("--ablation", ablation), ("--features", features != "shipped")) if given]
+        if len(fixed_by) > 1 or (fixed_by and also):
+            raise typer.BadParameter(f"{' and '.join(fixed_by + also)}: a model as it is goes with no other of these")
         sizes = _sizes(k)
         splits = _splits(split)
         groups, problems = _read(paths, costs=True)
         examples = _examples(groups, label_paths or paths)
-        fixed = _model(model) if model is not None or use_shipped else None
+        fixed = _model(model) if fixed_by else None
         if fixed is not None:
             splits = ("model",)
             known = sum(digest(example.task) in fixed.card.get("tasks", ()) for example in examples)
@@ -205,11 +212,9 @@ def _end(problems: Sequence[Any]) -> None:
 
 def _model(path: Path | None) -> Model:
     try:
-        model = shipped() if path is None else load(path)
-        model.names  # noqa: B018 - loaded now, not in the middle
+        return shipped() if path is None else load(path)
     except ModelError as error:
         raise typer.BadParameter(str(error)) from None
-    return model
 
 
 def _examples(groups: Sequence[Group], label_paths: Sequence[Path]) -> list[Example]:
@@ -220,17 +225,16 @@ def _examples(groups: Sequence[Group], label_paths: Sequence[Path]) -> list[Exam
         raise typer.BadParameter(str(error)) from None
     examples = []
     without = 0
-    made = iter(parts_of([rollout for group in groups for rollout in group.rollouts]))
     for group in groups:
         known = [
-            (parts, verdict)
-            for parts, verdict in [(next(made), verdict) for verdict in labels.of(group, verdicts)]
+            (parts(rollout), verdict)
+            for rollout, verdict in zip(group.rollouts, labels.of(group, verdicts), strict=True)
             if verdict is not None
         ]
         without += len(group.rollouts) - len(known)
         if known:
-            parts, solved = zip(*known, strict=True)
-            examples.append(Example(group.task, group.agent, tuple(parts), tuple(solved)))
+            members, solved = zip(*known, strict=True)
+            examples.append(Example(group.task, group.agent, tuple(members), tuple(solved)))
     if without:
         warn(f"{counted(without, 'rollout')} without a verdict left out")
     if not examples:
@@ -269,7 +273,7 @@ def _names(features: str) -> tuple[str, ...]:
 
 def _sizes(text: str) -> tuple[int, ...]:
     try:
-        sizes = tuple(int(part) for part in text.split(","))
+        sizes = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         sizes = ()
     if not sizes or min(sizes) < 2:

@@ -12,14 +12,19 @@ from cliff_select.choose import Choice
 from cliff_select.rollouts import Group, Problem, Rollout
 
 
+MOST_CHARS = 150
+"""Of a folder's name."""
+
+
 def copy_chosen(choices: Sequence[Choice], folder: Path) -> list[Problem]:
     """The chosen artifacts: what the host left of each, and `preds.json` with all patches."""
     problems: list[Problem] = []
     predictions: dict[str, Any] = {}
     folder.mkdir(parents=True, exist_ok=True)
-    for choice in choices:
+    names = _names([choice.group for choice in choices])
+    for choice, name in zip(choices, names, strict=True):
         rollout = choice.chosen
-        target = folder / _file_name(choice.group)
+        target = folder / name
         try:
             if rollout.source.is_dir():
                 shutil.copytree(rollout.source, target, symlinks=True)
@@ -46,6 +51,18 @@ def _prediction(rollout: Rollout) -> dict[str, Any]:
     return {"model_name_or_path": "", "instance_id": rollout.task, "model_patch": rollout.patch}
 
 
-def _file_name(group: Group) -> str:
-    name = f"{group.agent}__{group.task}" if group.agent else group.task
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+def _names(groups: Sequence[Group]) -> list[str]:
+    """A folder's name for each group: one that every file system takes, and none twice."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for group in groups:
+        name = f"{group.agent}__{group.task}" if group.agent else group.task
+        plain = "".join(c if c.isascii() and c.isalnum() or c in "._-" else "_" for c in name)[:MOST_CHARS]
+        plain = own = "_" + plain if plain.startswith(".") else plain
+        number = 1
+        while own.lower() in taken or own == "preds.json":
+            number += 1
+            own = f"{plain}-{number}"
+        taken.add(own.lower())
+        found.append(own)
+    return found

@@ -19,7 +19,7 @@ from itertools import combinations
 from typing import Literal
 
 from cliff_select.choose import by_agreement
-from cliff_select.features import ALL, NAMES, SHIPPED, Parts, of
+from cliff_select.features import ALL, NAMES, SHIPPED, Parts, candidates, of
 from cliff_select.model import Example, Model, train
 
 Split = Literal["other-agent", "other-tasks", "other-both", "new-tasks", "model"]
@@ -127,8 +127,8 @@ def task_value(example: Example, k: int, scores: Scores) -> TaskValue:
         else:
             values = (
                 sum(solved) / k,
-                _of_best(scores(group), solved),
-                _of_best(by_agreement(group), solved),
+                _of_best(scores(group), solved, candidates(group)),
+                _of_best(by_agreement(group), solved, candidates(group)),
                 1.0,
             )
         totals = [total + value for total, value in zip(totals, values, strict=True)]
@@ -173,11 +173,9 @@ def _scorer(model: Model) -> Scores:
     return lambda group: list[float | None](model.scores(of(group)))
 
 
-def _of_best(scores: Sequence[float | None], solved: Sequence[bool]) -> float:
-    known = [score for score in scores if score is not None]
-    if not known:
-        return sum(solved) / len(solved)
-    best = [good for score, good in zip(scores, solved, strict=True) if score == max(known)]
+def _of_best(scores: Sequence[float | None], solved: Sequence[bool], able: Sequence[int]) -> float:
+    top = max((score for i in able if (score := scores[i]) is not None), default=None)
+    best = [solved[i] for i in able if scores[i] == top]
     return sum(best) / len(best)
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,8 +30,6 @@ MOST_CONFIRMATIONS = 3
 
 _ERROR = re.compile(r"\b(?:error|failed|exception|not found)\b")
 _CONFIRMED = re.compile(r"✅|✓|successful|verified|passed|passes")
-_MANY = 200
-"""Rollouts from which on a second process pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +120,17 @@ def parts(rollout: Rollout) -> Parts:
     return Parts(numbers, lines, ending, patch)
 
 
-def parts_of(rollouts: Sequence[Rollout], processes: int = 2) -> list[Parts]:
-    """The parts of many, in two processes where that pays."""
-    if len(rollouts) < _MANY or processes < 2:
-        return [parts(rollout) for rollout in rollouts]
-    try:
-        with ProcessPoolExecutor(processes) as pool:
-            return list(pool.map(parts, rollouts, chunksize=32))
-    except (OSError, BrokenProcessPool):  # a sandbox that allows no processes
-        return [parts(rollout) for rollout in rollouts]
-
-
 def artifacts(group: Sequence[Parts]) -> list[Lines | None]:
     """The patches where all of the group have one, else the terminals."""
     if all(member.patch is not None for member in group):
         return [member.patch for member in group]
     return [member.terminal for member in group]
+
+
+def candidates(group: Sequence[Parts]) -> list[int]:
+    """Who can be chosen: an empty patch solves nothing, so whoever left one is out while another left something."""
+    some = [index for index, member in enumerate(group) if member.patch is None or member.patch]
+    return some or list(range(len(group)))
 
 
 def of(group: Sequence[Parts]) -> list[Features]:

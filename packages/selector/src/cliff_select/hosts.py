@@ -11,16 +11,15 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cliff_core import traces
-from cliff_select import sessions, terminal
+from cliff_select import jsons, sessions, terminal
 from cliff_select.rollouts import Problem, Rollout
 from cliff_select.terminal import Ended
 
@@ -85,25 +84,10 @@ def file(path: Path, root: Path, costs: bool) -> Found:
 # --- published rollouts ----------------------------------------------------------------------------------
 
 
-def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSONL file, packed by gzip or not. ValueError with the line where one is none."""
-    with gzip.open(path, "rb") if _is_gzip(path) else path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError:
-                record = None
-            if not isinstance(record, dict):
-                raise ValueError(f"line {number}: a JSON object expected")
-            yield record
-
-
 def is_published(path: Path) -> bool:
     try:
-        first = next(records(path), {})
-    except (OSError, ValueError, EOFError):
+        first = next(jsons.records(path), {})
+    except (OSError, ValueError):
         return False
     return "task" in first and "terminal" in first
 
@@ -112,14 +96,14 @@ def published(path: Path) -> Found:
     """A trial that is there twice counts once: the one whose terminal is known."""
     try:
         lines: dict[tuple[str, str, str], dict[str, Any]] = {}
-        for number, record in enumerate(records(path), 1):
-            if not isinstance(record.get("task"), str):
+        for number, record in enumerate(jsons.records(path), 1):
+            if not _named(record, "task"):
                 raise ValueError(f"record {number}: `task` is missing")
             trial = str(record.get("trial") or record.get("run") or number)
             key = (str(record.get("agent") or ""), record["task"], trial)
             if key not in lines or (record.get("terminal") and not lines[key].get("terminal")):
                 lines[key] = record
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         yield Problem(path, f"{path}: expected rollouts, one JSON object a line; {error}")
         return
     for (agent, task, trial), record in lines.items():
@@ -153,7 +137,7 @@ def _with_screen(rollout: Rollout, text: Any) -> Iterator[Rollout]:
 def mini_batch(folder: Path, root: Path, costs: bool) -> Found:
     """Output of `mini-extra swebench`: an instance is a task, the folder the run."""
     try:
-        predictions = json.loads((folder / "preds.json").read_bytes())
+        predictions = jsons.load(folder / "preds.json")
         if not isinstance(predictions, dict):
             raise ValueError("an object expected")
     except (OSError, ValueError) as error:
@@ -163,12 +147,20 @@ def mini_batch(folder: Path, root: Path, costs: bool) -> Found:
     trajectories = {path.name.removesuffix(".traj.json"): path for path in sorted(folder.glob("*/*.traj.json"))}
     for task in sorted({*predictions, *trajectories}):
         entry = predictions.get(task)
-        prediction = entry if isinstance(entry, dict) else None
-        patch = prediction.get("model_patch") if prediction else None
+        prediction = entry if isinstance(entry, dict) else {}
+        patch = prediction.get("model_patch")
         path = trajectories.get(task)
-        rollout = Rollout(task, run, path or folder / "preds.json", path is None, prediction=prediction)
-        if isinstance(patch, str):
-            rollout = sessions.with_patch(rollout, patch)
+        if path is None and not isinstance(patch, str):
+            yield Problem(folder / "preds.json", f"{folder / 'preds.json'}: `model_patch` of {task} is missing")
+            continue
+        rollout = Rollout(
+            task,
+            run,
+            path or folder / "preds.json",
+            path is None,
+            patch=patch if isinstance(patch, str) else None,
+            prediction=prediction or None,
+        )
         yield from _with_session(rollout, path, costs)
 
 
@@ -178,10 +170,13 @@ def mini_batch(folder: Path, root: Path, costs: bool) -> Found:
 def terminal_bench(folder: Path, root: Path, costs: bool) -> Found:
     """A trial: `is_resolved`, `parser_results` and `post-test.txt` are not looked at."""
     result = _object(folder / "results.json")
+    if not _named(result, "task_id", "trial_name"):
+        yield from _broken(folder, root, costs)
+        return
     pane = folder / "panes" / "post-agent.txt"
     rollout = Rollout(
-        str(result["task_id"]),
-        _label(folder.parent.parent, root) + "/" + str(result["trial_name"]),
+        result["task_id"],
+        _label(folder.parent.parent, root) + "/" + result["trial_name"],
         folder,
         seconds=_between(result.get("agent_started_at"), result.get("agent_ended_at")),
         ended=_AGENT_FAILURES.get(str(result.get("failure_mode")), "done"),
@@ -202,18 +197,21 @@ def terminal_bench(folder: Path, root: Path, costs: bool) -> Found:
 def harbor(folder: Path, root: Path, costs: bool) -> Found:
     """A trial: `verifier_result` and the folder `verifier` are not looked at."""
     result = _object(folder / "result.json")
+    if not _named(result, "task_name", "trial_name"):
+        yield from _broken(folder, root, costs)
+        return
     context = result.get("agent_result")
     context = context if isinstance(context, dict) else {}
     execution = result.get("agent_execution")
     execution = execution if isinstance(execution, dict) else {}
     rollout = Rollout(
-        str(result["task_name"]),
-        _label(folder.parent, root) + "/" + str(result["trial_name"]),
+        result["task_name"],
+        _label(folder.parent, root) + "/" + result["trial_name"],
         folder,
         seconds=_between(execution.get("started_at"), execution.get("finished_at")),
         ended=_harbor_end(result.get("exception_info")),
         tokens=_sum(context.get("n_input_tokens"), context.get("n_output_tokens")),
-        dollars=_number(context.get("cost_usd")),
+        dollars=jsons.number(context.get("cost_usd")),
     )
     agent = folder / "agent"
     for pattern in ("trajectory.json", "*.traj.json"):
@@ -263,17 +261,30 @@ def _sessions(files: list[Path], root: Path, costs: bool) -> Found:
             rollout = Rollout(stem, _label(path.parent, root), path)
         patch = next((p for ending in PATCHES for p in [path.with_name(stem + ending)] if p.is_file()), None)
         if patch is not None:
-            rollout = sessions.with_patch(rollout, patch.read_text(errors="replace"))
+            rollout = replace(rollout, patch=patch.read_text(errors="replace"))
         yield from _with_session(rollout, path, costs)
 
 
 def _is_session(path: Path) -> bool:
-    """Files of a folder that are no session are left out without a word, unless they have a session's name."""
+    """Files of a folder that are no session are left out without a word, unless they have a session's name or are
+    JSON that broke off: reading those says what is wrong."""
     try:
         traces.find(path)
     except traces.TraceError:
-        return path.name.endswith((".traj.json", ".traj", ".trajectory.json"))
+        return path.name.endswith((".traj.json", ".traj", ".trajectory.json")) or _broke_off(path)
     return True
+
+
+def _broke_off(path: Path) -> bool:
+    try:
+        if path.suffix == ".json":
+            jsons.load(path)
+        elif path.suffix == ".jsonl":
+            for _ in jsons.records(path):
+                pass
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 # --- shared ----------------------------------------------------------------------------------------------
@@ -310,9 +321,13 @@ def _stem(path: Path) -> str:
     return name
 
 
-def _object(path: Path) -> Mapping[str, Any]:
-    found = json.loads(path.read_bytes())
+def _object(path: Path) -> dict[str, Any]:
+    found = jsons.load(path)
     return found if isinstance(found, dict) else {}
+
+
+def _named(record: dict[str, Any], *keys: str) -> bool:
+    return all(isinstance(record.get(key), str) and record[key] for key in keys)
 
 
 def _keys(path: Path) -> set[str] | None:
@@ -326,12 +341,7 @@ def _keys(path: Path) -> set[str] | None:
 def _broken(folder: Path, root: Path, costs: bool) -> Found:
     for name in ("results.json", "result.json"):
         if (folder / name).is_file():
-            yield Problem(folder / name, f"{folder / name}: expected the result of a trial; it is no JSON or broke off")
-
-
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(2) == b"\x1f\x8b"
+            yield Problem(folder / name, f"{folder / name}: expected the result of a trial; it names none or broke off")
 
 
 def _between(start: Any, end: Any) -> float | None:
@@ -343,10 +353,5 @@ def _between(start: Any, end: Any) -> float | None:
     return seconds if seconds >= 0 else None
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _sum(*values: Any) -> int | None:
-    known = [int(value) for value in values if _number(value) is not None]
-    return sum(known) if known and sum(known) > 0 else None
+    return int(sum(number for value in values if (number := jsons.number(value)) is not None)) or None

@@ -7,34 +7,33 @@ benchmark wrote: terminal-bench's `is_resolved`, Harbor's reward.
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cliff_select import hosts
-from cliff_select.rollouts import Group, Rollout
+from cliff_select import hosts, jsons
+from cliff_select.rollouts import Group
 
-Labels = Mapping[tuple[str, str, str], bool]
-"""By agent, task and run."""
+Key = tuple[str, str, str] | Path
+"""Agent, task and run, or the folder of a trial."""
+Labels = Mapping[Key, bool]
 
 _TRUE = ("true", "1", "yes")
-_FALSE = ("false", "0", "no", "")
+_FALSE = ("false", "0", "no")
 
 
 class LabelError(Exception):
     """The verdicts cannot be read; the text says what to do."""
 
 
-def read(paths: Sequence[Path]) -> dict[tuple[str, str, str], bool]:
+def read(paths: Sequence[Path]) -> dict[Key, bool]:
     """The verdicts of all paths. Folders: those of terminal-bench runs and Harbor jobs. LabelError otherwise."""
-    found: dict[tuple[str, str, str], bool] = {}
+    found: dict[Key, bool] = {}
     for path in paths:
-        if path.is_dir():
-            found.update(_folder(path))
-        else:
-            found.update(_file(path))
+        for key, verdict in _folder(path).items() if path.is_dir() else _file(path):
+            if found.setdefault(key, verdict) != verdict:
+                raise LabelError(f"{path}: two verdicts that differ on {key}; give each run a name of its own")
     if not found:
         raise LabelError(f"{', '.join(str(path) for path in paths)}: no verdicts in there; give --labels FILE")
     return found
@@ -42,50 +41,51 @@ def read(paths: Sequence[Path]) -> dict[tuple[str, str, str], bool]:
 
 def of(group: Group, labels: Labels) -> list[bool | None]:
     """The verdict on each rollout; None: there is none. A file without agents holds for all."""
-    return [labels.get(rollout.key, labels.get(("", rollout.task, rollout.run))) for rollout in group.rollouts]
+    found = []
+    for rollout in group.rollouts:
+        keys: tuple[Key, ...] = (rollout.key, ("", rollout.task, rollout.run), rollout.source.resolve())
+        found.append(next((labels[key] for key in keys if key in labels), None))
+    return found
 
 
-def _file(path: Path) -> dict[tuple[str, str, str], bool]:
+def _file(path: Path) -> list[tuple[Key, bool]]:
     try:
         if path.suffix == ".csv":
-            with path.open(encoding="utf-8", newline="") as stream:
+            with path.open(encoding="utf-8-sig", newline="") as stream:  # spreadsheets put a mark at the beginning
                 records: list[Mapping[str, Any]] = list(csv.DictReader(stream))
         else:
-            records = list(hosts.records(path))
-        return {
-            (str(record.get("agent") or ""), str(record["task"]), str(record["run"])): _verdict(record["resolved"])
+            records = list(jsons.records(path))
+        return [
+            ((str(record.get("agent") or ""), str(record["task"]), str(record["run"])), verdict)
             for record in records
-        }
+            if (verdict := _verdict(record["resolved"])) is not None
+        ]
     except KeyError as error:
         raise LabelError(f"{path}: {error} is missing; each record needs `task`, `run` and `resolved`") from None
-    except (OSError, ValueError, EOFError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise LabelError(f"{path}: expected verdicts as CSV or JSONL with `task`, `run`, `resolved`; {error}") from None
 
 
-def _verdict(value: Any) -> bool:
-    text = str(value).strip().lower()
-    if text not in _TRUE + _FALSE and value is not None:
+def _verdict(value: Any) -> bool | None:
+    """None: an empty field is no verdict."""
+    text = "" if value is None else str(value).strip().lower()
+    if not text:
+        return None
+    if text not in _TRUE + _FALSE:
         raise ValueError(f"`resolved` is true or false, not {value!r}")
     return text in _TRUE
 
 
-def _folder(path: Path) -> dict[tuple[str, str, str], bool]:
-    found = {}
+def _folder(path: Path) -> dict[Key, bool]:
+    found: dict[Key, bool] = {}
     for name, folders, names in os.walk(path):
         folder = Path(name)
         folders.sort()
         reader = hosts.of(folder, names)
         if reader is hosts.terminal_bench:
-            result = json.loads((folder / "results.json").read_bytes())
-            verdict = result.get("is_resolved") is True
+            found[folder.resolve()] = jsons.load(folder / "results.json").get("is_resolved") is True
         elif reader is hosts.harbor:
-            result = json.loads((folder / "result.json").read_bytes())
-            verdict = _rewarded(result.get("verifier_result"))
-        else:
-            continue
-        for rollout in reader(folder, path, False):
-            if isinstance(rollout, Rollout):
-                found[rollout.key] = verdict
+            found[folder.resolve()] = _rewarded(jsons.load(folder / "result.json").get("verifier_result"))
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from cliff_select import jsons
 from cliff_select.features import BY_NAME, SHIPPED, Features, Parts, of
 
 DECIMALS = 6
@@ -50,6 +52,9 @@ PARAMETERS: Mapping[str, Any] = {
     "num_threads": 1,
     "verbose": -1,
 }
+
+
+_WHOLE = re.compile(r"(?s)tree\n(?=.*^num_class=1$)(?=.*^num_tree_per_iteration=1$).*^end of trees$", re.MULTILINE)
 
 
 class ModelError(Exception):
@@ -87,6 +92,8 @@ class Model:
     @cached_property
     def _booster(self) -> Any:
         lightgbm = _lightgbm()
+        if not _WHOLE.match(self.text):  # LightGBM itself reads beyond the end of a text that broke off
+            raise ModelError("no LightGBM model that `cliff select train` wrote, or only a part of one")
         try:
             booster = lightgbm.Booster(model_str=self.text)
         except Exception as error:
@@ -135,8 +142,8 @@ def load(path: Path) -> Model:
     card: Any = {}
     if card_path(path).is_file():
         try:
-            card = json.loads(card_path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
+            card = jsons.load(card_path(path))
+        except (OSError, ValueError) as error:
             raise ModelError(f"{card_path(path)}: no JSON ({error})") from None
     model = Model(text, card if isinstance(card, dict) else {})
     try:

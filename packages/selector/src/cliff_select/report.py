@@ -20,9 +20,11 @@ def print_choices(choices: Sequence[Choice]) -> None:
         line = f"{choice.group.name}: {chosen.rollout.run}"
         if choice.margin is not None:
             line += f"  score {chosen.score:+.3f}, margin {choice.margin:.3f}, of {len(choice.ranking)}"
+        elif len(choice.ranking) > 1 and chosen.score is not None and choice.ranking[1].empty:
+            line += f"  score {chosen.score:+.3f}, the only one of {len(choice.ranking)} with a patch"
         elif len(choice.ranking) == 1:
             line += "  the only one"
-        out.print(printable(line), soft_wrap=True, markup=False)
+        out.print(" ".join(printable(line).splitlines()), soft_wrap=True, markup=False)
         for reason in choice.reasons:
             out.print(f"    {_reason(reason)}", soft_wrap=True, markup=False)
     groups = counted(len(choices), "group")
@@ -52,6 +54,7 @@ def choice_json(choice: Choice) -> dict[str, Any]:
                 "source": str(r.rollout.source),
                 "score": r.score,
                 "agreement": _rounded(r.agreement),
+                "empty": r.empty,
             }
             for r in choice.ranking
         ],

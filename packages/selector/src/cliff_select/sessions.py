@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,13 +13,14 @@ from cliff_core.dialects import dialect
 from cliff_core.ledger import CacheRules, Entry, Ledger, Meter, Pricing
 from cliff_core.replay import model_of
 from cliff_core.traces import Session
+from cliff_select import jsons
 from cliff_select.rollouts import Rollout
 from cliff_select.terminal import LAST_COMMANDS, Ended, Screen
 
 TEXT_CHARS = 40_000
 """Characters of a session's end that stand for its terminal."""
 
-_MINI_LIMITS = ("LimitsExceeded", "TimeExceeded", "ContextWindowExceeded")
+_MINI_LIMITS = ("LimitsExceeded", "TimeExceeded", "ContextWindowExceededError")
 
 _FINISH = ("finish", "submit", "complete", "task_complete", "mark_task_complete", "attempt_completion")
 """Tools whose call ends a run."""
@@ -43,10 +43,6 @@ def with_screen(rollout: Rollout, screen: Screen) -> Rollout:
         failed=screen.failed,
         dollars=screen.dollars if rollout.dollars is None else rollout.dollars,
     )
-
-
-def with_patch(rollout: Rollout, patch: str) -> Rollout:
-    return replace(rollout, patch=patch)
 
 
 def with_session(rollout: Rollout, session: Session, path: Path, costs: bool) -> Rollout:
@@ -126,22 +122,22 @@ def _finishes(contents: Iterable[Content]) -> bool:
 def _mini_facts(path: Path) -> dict[str, Any]:
     """What the readers of sessions leave out: the patch, the host's own cost, the times of messages."""
     try:
-        trajectory = json.loads(path.read_bytes())
+        trajectory = jsons.load(path)
         info = trajectory.get("info") or {}
         stats = info.get("model_stats") or {}
         times = [
-            float(time)
+            time
             for message in trajectory.get("messages") or []
-            for time in [message.get("timestamp") or (message.get("extra") or {}).get("timestamp")]
-            if isinstance(time, int | float)
+            for given in [message.get("timestamp") or (message.get("extra") or {}).get("timestamp")]
+            if (time := jsons.number(given)) is not None
         ]
-        cost = stats.get("instance_cost")
+        cost = jsons.number(stats.get("instance_cost"))
     except (OSError, ValueError, AttributeError):
         return {}
     return {
         "submission": info.get("submission"),
         "seconds": max(times) - min(times) if len(times) > 1 else None,
-        "dollars": float(cost) if isinstance(cost, int | float) and cost > 0 else None,
+        "dollars": cost or None,
     }
 
 

@@ -17,7 +17,7 @@ Ended = Literal["done", "limit", "error", "cut"]
 LAST_COMMANDS = 6
 """Commands before the end of which the failed ones are counted."""
 
-_SHELL = r"(?m)^(?:\(\S+\) )?[\w.-]+@[\w.-]+:\S*[#$] ?"
+_SHELL = r"(?m)^(?:\(\S+\) )?[\w.-]+@[\w.-]+:[^\s#$]*[#$] ?"
 _PROMPT = re.compile(_SHELL + r"\s*\Z")
 _TESTS = re.compile(_SHELL + r"[^\n]*(?:run-tests\.sh|/tests/test\.sh)")
 _MINI_STEP = re.compile(r"mini-swe-agent \(step (\d+), \$(\d+\.\d+)\)")
@@ -25,7 +25,8 @@ _MINI_LOG = re.compile(r"mini-swe-agent \(step |Saved trajectory to '|: mini: co
 _MINI_MISSING = ": mini: command not found"
 _MINI_DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 _MINI_LIMIT = re.compile(r"LimitsExceeded|ContextWindowExceededError")
-_MINI_NOISE = re.compile(r"(?ms)^\d\d:\d\d:\d\d - LiteLLM:ERROR:.*?^(?:Import|ModuleNotFound)Error: Missing[^\n]*\n")
+_NOISE_START = re.compile(r"(?m)^\d\d:\d\d:\d\d - LiteLLM:ERROR:")
+_NOISE_END = re.compile(r"(?m)^(?:Import|ModuleNotFound)Error: Missing[^\n]*\n")
 """litellm's complaints after each request, where its proxy's dependencies are missing: nothing of the agent's work."""
 _RETURNCODE = re.compile(r"<returncode>(-?\d+)</returncode>")
 _OPENHANDS_LOG = re.compile(r"openhands:[A-Z]+: |AgentState\.")
@@ -71,7 +72,7 @@ def before_tests(terminal: str) -> str:
 
 
 def _mini(text: str, waiting: bool) -> Screen:
-    text = _MINI_NOISE.sub("", text)
+    text = _without_noise(text)
     steps = list(_MINI_STEP.finditer(text))
     if not steps:  # it never ran, or a long traceback pushed all steps out of what was recorded
         broke: Ended = "limit" if _MINI_LIMIT.search(text) else "error"
@@ -90,6 +91,16 @@ def _mini(text: str, waiting: bool) -> Screen:
         sum(code != "0" for code in codes) if codes else None,
         closing,
     )
+
+
+def _without_noise(text: str) -> str:
+    """In one pass: a single pattern from start to end would take quadratic time where no end comes."""
+    kept = []
+    at = 0
+    while (start := _NOISE_START.search(text, at)) and (end := _NOISE_END.search(text, start.end())):
+        kept.append(text[at : start.start()])
+        at = end.end()
+    return "".join(kept) + text[at:]
 
 
 def _openhands(text: str, waiting: bool) -> Screen:

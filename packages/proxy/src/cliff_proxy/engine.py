@@ -1,0 +1,479 @@
+"""What is sent upstream in place of a request: sessions, views, what was learned. Knows no HTTP.
+
+The server hands over a decoded body and gets back the bytes to send; it reports what came of them. All methods are
+blocking and safe to call from several threads at once; none raises for a body, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from cliff_core import CliffConfig, Fact, View
+from cliff_core.decision import LIMIT_SHARE
+from cliff_core.overflow import Rejection
+from cliff_proxy import breakpoints, formats, windows
+from cliff_proxy.accounts import Account, Accounts
+from cliff_proxy.formats import FORMATS, Format, Purpose
+from cliff_proxy.log import described
+from cliff_proxy.recording import Recorder
+from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
+from cliff_proxy.settings import Settings
+from cliff_proxy.slices import Body, Bytes, Unsplittable, canonical, dumps, split
+from cliff_proxy.store import Store
+
+logger = logging.getLogger("cliff_proxy")
+
+Api = Literal["anthropic", "chat", "responses"]
+"""Also the names of the core's dialects."""
+
+Action = Literal["pass", "view", "cliff", "forced", "bypass", "shadow", "failed"]
+"""What was done, for the header `x-cliff`: `pass` (sent as it came: below the threshold, no session's request, …),
+`view` (an earlier cliff's view, or no more than a cache breakpoint was added), `cliff` (a new cliff), `forced` (after a
+rejection), `bypass` and `shadow` (asked for: sent as it came), `failed` (sent as it came because our work could not be
+done)."""
+
+LIMIT_LEAST = 1_000
+"""A smaller limit is no context window: the figure in the error's text meant something else."""
+
+USAGE_RANGE = (0.25, 4.0)
+"""Reported tokens for each estimated one; a report outside of it counts something else, and teaches nothing."""
+
+BYTES_A_TOKEN = 10
+"""Bytes of a body for each of its tokens at most, for a rejection to say something of its model: images are large and
+have few tokens, and a gateway can reject a body for its bytes."""
+
+TOLERANCE = 50
+"""A report that differs from what was expected by less than a fiftieth teaches nothing new. So a session has few
+facts, whatever its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of a client to one of the three APIs."""
+
+    api: Api
+    body: bytes
+    """Decoded: JSON text."""
+    upstream: str
+    """Base URL that it goes to: limits are learned for a model and an upstream."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Ids that the client sent (headers in lower case), for display only."""
+    bypass: bool = False
+    compact: bool = False
+    """OpenAI's `/responses/compact`: untouched while it fits the model's window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the provider reported for one request, in tokens."""
+
+    input: int
+    """All of the prompt, cache reads and writes included."""
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What to send for a call."""
+
+    body: bytes | None
+    """None: forward the bytes that came in, encoded as they came."""
+    action: Action
+    note: str = ""
+    """Why, where `action` does not say it (`previous_response_id`, the error of a failed compaction, …)."""
+    detail: str = ""
+    """For `x-cliff` beside the action, such as `session=…; cliffs=2; tokens=15310`."""
+    state: Any = None
+    """The engine's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What is known of a request while it is under way (`Prepared.state`)."""
+
+    call: Call
+    body: Body
+    form: Format
+    purpose: Purpose
+    session: Session
+    slices: list[Slice]
+    """All that came in."""
+    own: list[Slice]
+    """Those that are the session's: a client's own compaction is no step of it."""
+    seen: list[Slice]
+    """Those that the view is of."""
+    raws: Mapping[int, Bytes]
+    """Slice (by identity) -> the bytes that came in now."""
+    view: View
+    whole: bool
+    """Whether the request went out with its whole history."""
+    limits: bytes
+    """What the limit of its model is kept under."""
+
+
+class Engine:
+    """All sessions of one proxy."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        logging.getLogger("cliff_core").addFilter(discreet)
+        self._store = Store(settings.store)
+        self._sessions = Sessions(self._store, settings.memory_bytes)
+        self._slices = {api: Slices(api) for api in FORMATS}
+        self._accounts = Accounts()
+        self._recorder = Recorder(settings.record) if settings.record is not None else None
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[str, int | None], windows.Plan] = OrderedDict()
+        self._fixed: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
+        self._counts: dict[str, int] = {}
+        self._limits: dict[bytes, tuple[str, int]] = {}
+
+    @property
+    def recording(self) -> bool:
+        """Whether `answered` wants the bytes of replies (`--record`)."""
+        return self._recorder is not None
+
+    # --- one request -----------------------------------------------------------------------------------------
+
+    def prepare(self, call: Call) -> Prepared:
+        """The bytes to send in place of a call's body."""
+        if call.bypass:
+            self._count("bypass")
+            return Prepared(None, "bypass")
+        try:
+            prepared = self._prepare(call)
+        except Unsplittable as error:
+            prepared = Prepared(None, "pass", str(error))
+        except Exception as error:  # fail open: the upstream must get what the client sent
+            prepared = self._failed(error)
+        finally:
+            self._sessions.trim()
+        self._count(prepared.action)
+        return prepared
+
+    def _prepare(self, call: Call) -> Prepared:
+        form = FORMATS[call.api]
+        body = split(call.body)
+        if (name := formats.stateful(form, body)) is not None:
+            self._count(name)
+            return Prepared(None, "pass", name)
+        items = body.items(form.messages)
+        if not items:
+            return Prepared(None, "pass", "no messages")
+        model = formats.model(body)
+        plan = self._plan(model, windows.answer_class(formats.answer_tokens(form, body)))
+        fixed, fixed_tokens = self._fixed_part(form, body)
+        known = self._slices[call.api]
+        slices = known.of(items)
+        purpose: Purpose = formats.purpose(slices[-1].message)
+        if call.compact and purpose == "step":
+            purpose = "trigger"
+        own = slices if purpose == "step" or call.compact else slices[:-1]
+        if not own:
+            return Prepared(None, "pass", purpose)
+        seen = own if purpose == "summary" else slices
+        root, limits = _root(call, model, plan)
+        given: list[Fact] = [] if plan.limit is None else [{"at": 0, "kind": "limit", "value": plan.limit}]
+        learned = self._store.limit(limits)
+        session, warm, kin = self._sessions.find(root, own, fixed, plan.config, known.dialect, given)
+        with session.lock:
+            compactor = session.compactor
+            if learned is not None and learned < _least(compactor.facts):
+                if warm or len(compactor.facts) > len(given):
+                    compactor.limited(learned)
+                else:
+                    session.compactor = compactor = session.anew([*compactor.facts, _limit(learned)])
+            view = compactor.view(seen, _steady(compactor.facts, fixed_tokens, purpose))
+            if view.failed:
+                return Prepared(None, "failed", "compaction failed (see the log)")
+            self._sessions.learn(session, own)
+            self._account(session, kin, call, body, model)
+        raws = {id(one): raw for one, raw in zip(slices, items, strict=True)}
+        sent = _Sent(call, body, form, purpose, session, slices, own, seen, raws, view, True, limits)
+        if purpose != "step" and view.full_tokens <= _room(plan.room, self._store.limit(limits)):
+            return Prepared(None, "pass", purpose, _detail(session, view), sent)
+        return self._out(sent)
+
+    def _out(self, sent: _Sent, forced: bool = False) -> Prepared:
+        """What goes out for a view."""
+        view, session = sent.view, sent.session
+        account: Account = session.account
+        detail = _detail(session, view)
+        if self.settings.shadow:
+            note = f"would send {view.tokens} of {view.full_tokens} tokens" if view.block is not None else ""
+            return Prepared(None, "shadow", note, detail, sent)
+        parts, added = self._parts(sent)
+        new = (view.cliff is not None or forced) and sent.purpose == "step"
+        if new:
+            self._accounts.cliff(account)
+            detail = _detail(session, view)
+        if view.block is None and not added:
+            return Prepared(None, "pass", "", detail, sent)
+        data = sent.body.with_items(sent.form.messages, parts)
+        action: Action = "forced" if forced else "cliff" if new else "view"
+        note = sent.purpose if sent.purpose != "step" else "" if view.block is not None else "cache breakpoint"
+        return Prepared(data, action, note, detail, replace(sent, whole=view.block is None))
+
+    def _parts(self, sent: _Sent) -> tuple[list[Bytes], bool]:
+        """The messages of a view as bytes, and whether a cache breakpoint was added."""
+        messages = list(sent.view.messages)
+        if sent.purpose == "summary":
+            messages.append(sent.slices[-1])
+        dialect = self._slices[sent.call.api].dialect
+        parts: list[Bytes] = []
+        block = None
+        for place, message in enumerate(messages):
+            if isinstance(message, Slice):
+                parts.append(sent.raws[id(message)])
+            elif isinstance(message, Merged):
+                block = place
+                parts.append(merged(dialect, bytes(sent.raws[id(message.slice)]), message.text))
+            else:
+                block = place
+                parts.append(message)
+        if sent.call.api != "anthropic":
+            return parts, False
+        start, end = sent.body.spans[sent.form.messages]
+        stable = _stable(messages, block, sent.view.head)
+        whole = sent.body.data
+        marker = None
+        if stable is not None:
+            # System prompt and tools come before the messages in the prompt, wherever they stand in the body.
+            before = breakpoints.markers((whole[:start], whole[end:], *parts[: stable + 1]))
+            marker = breakpoints.value(before, breakpoints.markers(parts[stable + 1 :]))
+        if block is not None and not isinstance(messages[block], Merged):
+            assert sent.view.block is not None
+            parts[block] = breakpoints.block(dumps(sent.view.block), marker)
+            return parts, False
+        changed = None
+        if stable is not None and marker is not None:
+            changed = breakpoints.marked(bytes(parts[stable]), marker)
+            if changed is not None:
+                parts[stable] = changed
+        return parts, changed is not None
+
+    # --- what came of it -------------------------------------------------------------------------------------
+
+    def answered(self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None) -> None:
+        """The request was answered; None where the provider reported no usage.
+
+        `reply`: the decoded body of the response, JSON or a whole event stream; looked at only while `recording`."""
+        sent = prepared.state
+        if not isinstance(sent, _Sent):
+            return
+        try:
+            if usage is not None and usage.input > 0:
+                self._observe(sent, usage)
+            if self._recorder is not None and reply is not None:
+                self._recorder.write(sent.session.account, sent.body.data, reply, prepared.action, sent.view)
+        except Exception as error:  # the client has its answer
+            self._failed(error)
+
+    def _observe(self, sent: _Sent, usage: Usage) -> None:
+        view, session = sent.view, sent.session
+        estimate, expected = view.estimate, view.tokens
+        if sent.whole:
+            estimate, expected = view.full_estimate, view.full_tokens
+        low, high = USAGE_RANGE
+        sound = low * estimate <= usage.input <= high * max(estimate, 1)
+        if not sound:
+            self._count("usage out of range")
+        if sent.purpose == "step" and sound and abs(usage.input - expected) * TOLERANCE > usage.input:
+            with session.lock:
+                if self._sessions.news(session, sent.own):
+                    session.compactor.observe(replace(view, estimate=estimate), usage.input)
+                    self._sessions.learn(session, sent.own)
+        # What an estimate is off by is the same for both, in the main.
+        full = usage.input + max(0, view.full_tokens - expected)
+        would = min(usage.input, max(0, usage.input + view.tokens - expected)) if self.settings.shadow else usage.input
+        self._accounts.enter(session.account, usage, full, would)
+        known = self._store.limit(sent.limits)
+        if known is not None and usage.input > known:  # it was no limit
+            self._store.set_limit(sent.limits, None)
+
+    def overflowed(self, prepared: Prepared, rejection: Rejection) -> Prepared | None:
+        """The request was rejected as too long: what to send instead, once; None where nothing is left to drop."""
+        sent = prepared.state
+        if not isinstance(sent, _Sent) or self.settings.shadow:
+            return None
+        try:
+            return self._overflowed(sent, rejection)
+        except Exception as error:  # the client gets the provider's own error
+            self._failed(error)
+            return None
+
+    def _overflowed(self, sent: _Sent, rejection: Rejection) -> Prepared | None:
+        limit = rejection.limit if rejection.limit is not None and rejection.limit >= LIMIT_LEAST else None
+        session = sent.session
+        rejected = sent.view.full_tokens if sent.whole else sent.view.tokens
+        if sent.whole and sent.purpose != "step" and sent.view.tokens < rejected:
+            smaller: View | None = sent.view  # it was sent untouched
+        else:
+            with session.lock:
+                smaller = session.compactor.overflowed(sent.seen, limit)
+                self._sessions.learn(session, sent.own)
+        if limit is None and len(sent.body.data) <= BYTES_A_TOKEN * sent.view.full_tokens:
+            limit = rejected
+        if limit is not None:
+            self._learn_limit(sent, limit)
+        if smaller is None:
+            return None
+        self._count("forced")
+        return self._out(replace(sent, view=smaller), forced=True)
+
+    def _learn_limit(self, sent: _Sent, limit: int) -> None:
+        known = self._store.limit(sent.limits)
+        if limit >= LIMIT_LEAST and (known is None or limit < known):
+            self._store.set_limit(sent.limits, limit)
+            with self._lock:
+                self._limits[sent.limits] = (sent.session.account.model, limit)
+
+    # --- what is known ---------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """For `/_cliff/status`: sessions with their cliffs, tokens and savings; problems; totals. Ready for JSON."""
+        with self._lock:
+            counts = dict(self._counts)
+            limits = dict(self._limits.values())
+        problems = [problem for problem in (self._store.problem, self._recorder and self._recorder.problem) if problem]
+        for name in FORMATS["responses"].stateful:
+            if counts.get(name):
+                problems.append(
+                    f"{counts[name]} requests with {name} were passed through: the provider keeps their history, and "
+                    "only the client can shorten it"
+                )
+        if counts.get("failed"):
+            problems.append(f"{counts['failed']} requests were sent as they came, as our work failed: see the log")
+        return {
+            "sessions": self._accounts.as_list(),
+            "problems": problems,
+            "totals": {
+                **self._accounts.totals.as_dict(self._accounts.priced),
+                "sessions_in_memory": len(self._sessions),
+                "actions": counts,
+            },
+            "limits": limits,
+        }
+
+    def close(self) -> None:
+        """Write what is not yet written."""
+        self._store.close()
+
+    # --- helpers ---------------------------------------------------------------------------------------------
+
+    def _plan(self, model: str, answer: int | None) -> windows.Plan:
+        key = (model, answer)
+        with self._lock:
+            found = self._plans.get(key)
+        if found is None:
+            found = windows.plan(self.settings, model, answer)
+            with self._lock:
+                _keep(self._plans, key, found)
+        return found
+
+    def _fixed_part(self, form: Format, body: Body) -> tuple[bytes, int]:
+        """Digest and tokens of what is sent outside the messages."""
+        key = digest(formats.fixed_raw(form, body))
+        with self._lock:
+            found = self._fixed.get(key)
+            if found is not None:
+                self._fixed.move_to_end(key)
+                return found
+        same, tokens = formats.fixed(form, body)
+        found = digest(same), tokens
+        with self._lock:
+            _keep(self._fixed, key, found)
+        return found
+
+    def _account(self, session: Session, kin: Session | None, call: Call, body: Body, model: str) -> None:
+        label = formats.label(call.labels, body)
+        if session.account is None:
+            of_kin: Account | None = kin.account if kin is not None else None
+            if (
+                of_kin is not None and of_kin.label == label
+            ):  # a branch: the client went back, or changed its last words
+                session.account = of_kin
+            else:
+                session.account = self._accounts.open(
+                    session.chain[-1].hex()[:8], label, call.api, model, windows.price_of(model)
+                )
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def _failed(self, error: Exception) -> Prepared:
+        logger.error("a request could not be worked on: %s", described(error))
+        return Prepared(None, "failed", type(error).__name__)
+
+
+def discreet(record: logging.LogRecord) -> bool:
+    """Takes errors' own words out of a record of the core: they may quote a message."""
+    record.exc_info = None
+    if isinstance(record.args, tuple):
+        record.args = tuple(described(arg) if isinstance(arg, BaseException) else arg for arg in record.args)
+    return True
+
+
+KEPT = 256
+"""Plans and fixed parts that are remembered."""
+
+
+def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    cache[key] = value
+    while len(cache) > KEPT:
+        cache.popitem(last=False)
+
+
+def _root(call: Call, model: str, plan: windows.Plan) -> tuple[bytes, bytes]:
+    """Digests of what all sessions have in common that can share anything, and of what shares a limit."""
+    limits = digest(canonical([call.upstream, model]))
+    config: CliffConfig = plan.config
+    return digest(canonical([call.api, limits.hex(), config.as_dict(), plan.limit])), limits
+
+
+def _room(window: int | None, limit: int | None) -> float:
+    """Tokens that a request may have, by the model's window and by what it rejected."""
+    known = [room for room in (window, None if limit is None else LIMIT_SHARE * limit) if room is not None]
+    return min(known, default=float("inf"))
+
+
+def _limit(tokens: int) -> Fact:
+    return {"at": 0, "kind": "limit", "value": tokens}
+
+
+def _least(facts: Sequence[Fact]) -> float:
+    return min((fact["value"] for fact in facts if fact["kind"] == "limit"), default=float("inf"))
+
+
+def _steady(facts: Sequence[Fact], tokens: int, purpose: Purpose) -> int:
+    """The size of the fixed part, as noted where it changed by little, or for a request that is no step.
+
+    Never 0: so every session that was seen has a fact, and is known after a restart."""
+    last = next((fact["value"] for fact in reversed(facts) if fact["kind"] == "fixed"), None)
+    if last is not None and (purpose != "step" or abs(tokens - last) * TOLERANCE <= last):
+        return int(last)
+    return max(1, tokens)
+
+
+def _stable(messages: Sequence[Any], block: int | None, head: int) -> int | None:
+    """Place of the last message of what stays through the growth segment: the block, or the last user message of
+    the head once the model has spoken."""
+    if block is not None:
+        return block
+    if head >= len(messages):
+        return None
+    return next((place for place in range(head - 1, -1, -1) if messages[place].message.role == "user"), None)
+
+
+def _detail(session: Session, view: View) -> str:
+    account: Account = session.account
+    account.tokens, account.threshold, account.messages = view.tokens, view.threshold, view.size
+    return f"session={account.id}; cliffs={account.sums.cliffs}; tokens={view.tokens}"

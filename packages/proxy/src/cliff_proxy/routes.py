@@ -1,0 +1,85 @@
+"""Where a request goes: by its path, else by its headers, to one of the upstreams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cliff_proxy.engine import Api
+from cliff_proxy.settings import OPENAI, Settings
+
+OWN = "/_cliff/"
+"""Paths that are ours begin so."""
+
+LABELS = (
+    *("x-claude-code-session-id", "x-claude-code-agent-id", "x-app", "user-agent"),
+    *("session-id", "session_id", "thread-id", "conversation_id", "x-codex-window-id"),
+    *("x-session-id", "x-session-affinity"),
+)
+"""Headers by which clients name their sessions and themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes, and what it is."""
+
+    api: Api | None
+    """None: passed through unread."""
+    provider: str
+    """`anthropic` or `openai`: the shape of errors of our own."""
+    upstream: str
+    """Base URL."""
+    target: str
+    """Path and query behind it, as they came."""
+    compact: bool = False
+    """OpenAI's `/responses/compact`."""
+
+    @property
+    def url(self) -> str:
+        return self.upstream + self.target
+
+
+def route(method: str, raw_path: str, headers: Mapping[str, str], settings: Settings) -> Route:
+    """The route of a request. The path is not decoded: `%2F` stays what it is."""
+    target = origin_form(raw_path)
+    path = target.partition("?")[0].rstrip("/")
+    api, compact = _api(path) if method == "POST" else (None, False)
+    if _is_anthropic(path, headers):
+        return Route(api, "anthropic", settings.anthropic_upstream.rstrip("/"), target, compact)
+    if settings.openai_upstream == OPENAI and "chatgpt-account-id" in headers:
+        return Route(api, "openai", settings.chatgpt_upstream.rstrip("/"), target.removeprefix("/v1"), compact)
+    return Route(api, "openai", settings.openai_upstream.rstrip("/"), target, compact)
+
+
+def origin_form(raw_path: str) -> str:
+    """The path and query of a request target; a client that takes us for a forward proxy sends a whole URL."""
+    if raw_path.startswith("/"):
+        return raw_path
+    if "://" in raw_path:
+        _, slash, rest = raw_path.partition("://")[2].partition("/")
+        return slash + rest or "/"
+    return "/" if raw_path == "*" else "/" + raw_path
+
+
+def _api(path: str) -> tuple[Api | None, bool]:
+    if path == "/messages" or path.endswith("/v1/messages"):  # not OpenAI's /v1/threads/ID/messages
+        return "anthropic", False
+    if path.endswith("/chat/completions"):
+        return "chat", False
+    if path.endswith("/responses/compact"):
+        return "responses", True
+    return ("responses", False) if path.endswith("/responses") else (None, False)
+
+
+_ANTHROPIC = ("/v1/messages", "/messages", "/v1/complete", "/api/")  # the last: Claude Code's own
+_OPENAI = ("/chat/completions", "/completions", "/responses", "/embeddings", "/images", "/audio")
+
+
+def _is_anthropic(path: str, headers: Mapping[str, str]) -> bool:
+    if path.endswith("/v1/messages"):
+        return True
+    if path.removeprefix("/v1").startswith(_OPENAI) or path.endswith(("/chat/completions", "/responses")):
+        return False
+    if path.startswith(_ANTHROPIC):
+        return True
+    return "anthropic-version" in headers or "x-api-key" in headers

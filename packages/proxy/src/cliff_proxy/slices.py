@@ -1,0 +1,162 @@
+"""A body's bytes, cut where its values and messages begin and end. Nothing is parsed for it, nothing written anew.
+
+body = split(data)                       # Unsplittable where it is no JSON object with each key once
+body.value("model")                      # a small value, parsed
+items = body.items("messages")           # the raw bytes of each message; None where that is no array
+body.with_items("messages", kept)        # the same bytes around another array
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+Bytes: TypeAlias = bytes | memoryview
+"""Of one value: JSON text without white space around it."""
+
+
+class Unsplittable(ValueError):  # noqa: N818 - it is a property of a body, and never reaches a user
+    """The body is nothing that can be compacted; the text says why, and holds nothing of it."""
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_KEY = re.compile(rb'[\s]*,?[\s]*"((?:[^"\\]|\\.)*)"[\s]*:[\s]*', re.DOTALL)
+_OPEN = re.compile(rb"[\s]*\{")
+_CLOSE = re.compile(rb"[\s]*\}[\s]*\Z")
+_BETWEEN = re.compile(rb"[\s]*,?[\s]*")
+
+_SURROGATE = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""A lone escaped surrogate. Escaped backslashes and whole pairs come first: what follows is no part of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A JSON object and where its values lie."""
+
+    data: bytes
+    spans: dict[str, tuple[int, int]]
+    text: bytes
+    """`data`, or a copy of the same length in which lone surrogates are letters: msgspec rejects them."""
+
+    def raw(self, name: str) -> bytes | None:
+        """The bytes of a value; None where there is none, or null."""
+        span = self.spans.get(name)
+        if span is None:
+            return None
+        found = self.data[span[0] : span[1]]
+        return None if found == b"null" else found
+
+    def value(self, name: str) -> Any:
+        """A value, parsed; None where there is none or it cannot be."""
+        found = self.raw(name)
+        if found is None:
+            return None
+        try:
+            return loads(found)
+        except (ValueError, RecursionError):
+            return None
+
+    def items(self, name: str) -> list[memoryview] | None:
+        """Views of the elements of an array; None where there is no array of that name."""
+        start, end = self.spans.get(name, (0, 0))
+        if self.text[start : start + 1] != b"[":
+            return None
+        raws = _ITEMS.decode(memoryview(self.text)[start:end])
+        if self.text is self.data:
+            return [memoryview(raw) for raw in raws]
+        found = []
+        whole = memoryview(self.data)
+        at = start + 1
+        for raw in raws:
+            at = _skipped(self.text, at)
+            size = len(memoryview(raw))
+            found.append(whole[at : at + size])
+            at += size
+        return found
+
+    def with_items(self, name: str, items: Iterable[Bytes]) -> bytes:
+        """The body with another array in the place of one."""
+        start, end = self.spans[name]
+        whole = memoryview(self.data)
+        return b"".join((whole[:start], b"[", b",".join(items), b"]", whole[end:]))
+
+
+def split(data: bytes) -> Body:
+    """The values of a JSON object. Raises `Unsplittable`."""
+    text = data
+    try:
+        raws = _decoded(text)
+    except msgspec.DecodeError:
+        text = _SURROGATE.sub(lambda found: b"\\u0041" if found["lone"] else found[0], data)
+        if text == data:
+            raise Unsplittable("no JSON object") from None
+        try:
+            raws = _decoded(text)
+        except msgspec.DecodeError:
+            raise Unsplittable("no JSON object") from None
+    opened = _OPEN.match(text)
+    if opened is None:
+        raise Unsplittable("no JSON object")
+    at = opened.end()
+    spans: dict[str, tuple[int, int]] = {}
+    for name, raw in raws.items():
+        key = _KEY.match(text, at)
+        if key is None or _text(key[1]) != name:
+            raise Unsplittable("a key stands twice")  # each reader takes another one
+        start, at = key.end(), key.end() + len(memoryview(raw))
+        spans[name] = (start, at)
+    if not _CLOSE.match(text, at):  # the values found are fewer than the text has
+        raise Unsplittable("a key stands twice")
+    return Body(data, spans, text)
+
+
+def _decoded(text: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _FIELDS.decode(text)
+    except RecursionError:
+        raise Unsplittable("nested too deeply") from None
+
+
+def _text(key: bytes) -> str:
+    if b"\\" in key:
+        return str(loads(b'"' + key + b'"'))
+    return key.decode("utf-8", "replace")
+
+
+def _skipped(text: bytes, at: int) -> int:
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+def loads(raw: bytes) -> Any:
+    """A value, parsed. Lone surrogates, numbers that are too large and broken UTF-8 are no obstacle.
+
+    Raises ValueError for what is no JSON, RecursionError for what is nested too deeply."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return json.loads(raw.decode("utf-8", "replace"))
+
+
+def dumps(value: Any) -> bytes:
+    """A value of our own as JSON: UTF-8, or escaped where it holds a lone surrogate."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def canonical(value: Any) -> bytes:
+    """The same for equal values, whatever the order of their keys."""
+    try:
+        return msgspec.json.encode(value, order="sorted")
+    except (UnicodeEncodeError, TypeError, OverflowError):
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,87 @@
+"""How large a request of a model may grow: its threshold, and what its window takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from cliff_core import CliffConfig, prices
+from cliff_core.decision import LIMIT_SHARE
+from cliff_proxy.settings import Settings
+
+THRESHOLD_MOST = 128_000
+WINDOW_SHARE = 0.6
+WINDOW_UNKNOWN = 128_000
+"""Tokens that a model is taken to have whose name says nothing: what it rejects teaches more (`Store.limit`)."""
+MARGIN = 0.05
+"""Share of a window that stays free beside the answer: counts differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is decided for one model and size of answer."""
+
+    config: CliffConfig
+    """With the model's threshold."""
+    room: int | None
+    """Tokens that a request may have: window - answer - 5 %. None: the window is not known."""
+
+    @property
+    def limit(self) -> int | None:
+        """`room` as what the provider takes: the core leaves a share of a limit free by itself."""
+        return None if self.room is None else math.ceil(self.room / LIMIT_SHARE)
+
+
+def plan(settings: Settings, model: str, answer: int | None) -> Plan:
+    """The threshold of a model, in this order: `thresholds`, a `threshold_tokens` that was given,
+    min(128 000, 0.6 x window). `answer`: tokens that the request asks for at most (`answer_class`).
+
+    The threshold is not lowered to `room` here: the core does it by the limit, and says so."""
+    window, most = window_of(settings.windows, model)
+    chosen = matching(settings.thresholds, model)
+    if chosen is None and settings.threshold_given:
+        chosen = settings.config.threshold_tokens
+    if chosen is None:
+        chosen = min(THRESHOLD_MOST, math.floor(WINDOW_SHARE * (window or WINDOW_UNKNOWN)))
+    room = None
+    if window is not None:
+        # The model's own figure first: some clients ask for another number of tokens at each request, and a session
+        # has one plan. For some models the table has the whole window as the longest answer.
+        room = window - min(most or answer or 0, window // 2) - math.ceil(MARGIN * window)
+    return Plan(settings.config.replace(threshold_tokens=max(1, chosen)), room)
+
+
+def answer_class(asked: int | None) -> int | None:
+    """A number of tokens that a client asks for, rounded up to a power of two, so that small changes change nothing."""
+    return None if asked is None or asked <= 0 else 1 << (min(asked, 2**30) - 1).bit_length()
+
+
+def window_of(windows: Mapping[str, int], model: str) -> tuple[int | None, int | None]:
+    """Window and longest answer of a model, in tokens; None: not known."""
+    known = _lookup(model)
+    most = known.max_output if known is not None else None
+    given = matching(windows, model)
+    if given is not None:
+        return given, most
+    return (known.context_window if known is not None else None), most
+
+
+@lru_cache(maxsize=256)
+def _lookup(model: str) -> prices.Model | None:
+    return prices.lookup(model) if model else None
+
+
+def price_of(model: str) -> prices.Price | None:
+    """Dollars per million tokens; None: not known."""
+    known = _lookup(model)
+    return known.price if known is not None else None
+
+
+def matching(by_model: Mapping[str, int], model: str) -> int | None:
+    """The value of the first glob that a model's name matches; the exact name before all globs."""
+    if model in by_model:
+        return by_model[model]
+    return next((value for glob, value in by_model.items() if fnmatchcase(model, glob)), None)

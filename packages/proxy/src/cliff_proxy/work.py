@@ -1,0 +1,161 @@
+"""The engine for the server: in threads, as it blocks; within a time; never in a request's way when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from aiohttp import web
+
+from cliff_core.overflow import Rejection
+from cliff_proxy import bodies
+from cliff_proxy.engine import Api, Call, Engine, Prepared, Usage
+from cliff_proxy.log import described
+from cliff_proxy.metrics import Metrics
+from cliff_proxy.process import LARGE, give_back
+from cliff_proxy.reports import Report
+from cliff_proxy.routes import LABELS, Route
+
+logger = logging.getLogger("cliff_proxy")
+
+PREPARE_SECONDS = 20.0
+"""For how long a request may wait for the engine; then it goes on as it came. (A first request of a million tokens
+takes one or two.)"""
+
+READ_AT_ONCE = 2**16
+"""Bytes of a reply that are parsed in the event loop (a tenth of a millisecond); longer ones in a thread."""
+
+IDLE_SECONDS = 1.0
+"""After the last large body, memory is given back."""
+
+BYPASS = "x-cliff-bypass"
+
+T = TypeVar("T")
+
+
+class Work:
+    """Asks the engine, and counts what it does."""
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self.engine = engine
+        self.metrics = metrics
+        self.problem = ""
+        """The last failure of our own work, without any text of a request."""
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="cliff-engine")
+        self._told: set[concurrent.futures.Future[None]] = set()
+        """Answers that the engine is being told of."""
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def close(self) -> None:
+        """Waits for what is being done."""
+        if self._idle is not None:
+            self._idle.cancel()
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+    async def prepare(self, request: web.BaseRequest, route: Route, body: bytes, api: Api) -> Prepared:
+        """What to send in place of a body. Never fails: whatever happens, the body can go on as it came."""
+        codings = bodies.encodings(request.headers.getall("content-encoding", ()))
+        labels = {name: request.headers[name] for name in LABELS if name in request.headers}
+        bypass = request.headers.get(BYPASS, "0").strip().lower() not in {"", "0", "false", "no"}
+
+        def work() -> Prepared:
+            decoded = bodies.decode(body, codings) if codings else body
+            return self.engine.prepare(Call(api, decoded, route.upstream, labels, bypass, route.compact))
+
+        told = tuple(self._told)
+
+        def after() -> Prepared:
+            if told:
+                concurrent.futures.wait(told)
+            return work()
+
+        start = time.perf_counter()
+        try:
+            async with asyncio.timeout(PREPARE_SECONDS):
+                prepared = await self._in_thread(after)
+        except TimeoutError:
+            prepared = Prepared(None, "failed", f"the engine took longer than {PREPARE_SECONDS:g} s")
+        except bodies.CannotDecode as error:
+            prepared = Prepared(None, "failed", f"the body cannot be decoded: {error}")
+        except Exception as error:
+            prepared = Prepared(None, "failed", described(error))
+        self.metrics.add("prepare_seconds_sum", time.perf_counter() - start)
+        self.metrics.add("prepare_seconds_count")
+        if prepared.action == "failed":
+            self.failed(prepared.note)
+        self._count(api, prepared, len(body))
+        if len(body) > LARGE:
+            if self._idle is not None:
+                self._idle.cancel()
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._threads.submit, give_back)
+        return prepared
+
+    async def shorter(self, prepared: Prepared, rejection: Rejection) -> Prepared | None:
+        """What to send in place of a refused prompt; None where nothing is left to drop."""
+        try:
+            return await self._in_thread(lambda: self.engine.overflowed(prepared, rejection))
+        except Exception as error:
+            self.failed(described(error))
+            return None
+
+    def tell(self, api: str, prepared: Prepared, report: Report) -> None:
+        """Tells the engine of an answer. Nobody waits for that but the requests that come after it."""
+        if report.failed and report.usage is None:
+            return  # an error in place of an answer
+        loop = asyncio.get_running_loop()
+        small = report.size <= READ_AT_ONCE
+        if small:
+            report.end()
+            self._tokens(api, report.usage)
+
+        def work() -> None:
+            try:
+                if not small:
+                    report.end()
+                    loop.call_soon_threadsafe(self._tokens, api, report.usage)
+                self.engine.answered(prepared, report.usage, report.copy)
+            except Exception as error:
+                loop.call_soon_threadsafe(self.failed, described(error))
+
+        future = self._threads.submit(work)
+        self._told.add(future)
+        future.add_done_callback(self._told.discard)
+
+    def _tokens(self, api: str, usage: Usage | None) -> None:
+        if usage is not None:
+            for kind in ("input", "cache_read", "cache_write", "output"):
+                self.metrics.add("tokens_total", getattr(usage, kind), api=api, kind=kind)
+
+    async def settled(self) -> None:
+        """Until the engine knows of all answers so far."""
+        if told := tuple(self._told):
+            await self._in_thread(lambda: concurrent.futures.wait(told))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def failed(self, why: str) -> None:
+        """Notes that our own work failed, and that the request went on as it came."""
+        self.problem = why
+        self.metrics.add("failures_total")
+        logger.warning("forwarded as it came: %s", why)
+
+    def _count(self, api: str, prepared: Prepared, size: int) -> None:
+        self.metrics.add("requests_total", api=api, action=prepared.action)
+        self.metrics.add("received_bytes_total", size, api=api)
+        self._cliff(api, prepared)
+
+    def replayed(self, api: str, prepared: Prepared) -> None:
+        """A prompt is sent again."""
+        self.metrics.add("replays_total")
+        self._cliff(api, prepared)
+
+    def _cliff(self, api: str, prepared: Prepared) -> None:
+        if prepared.action in {"cliff", "forced"}:
+            self.metrics.add("cliffs_total", api=api, reason=prepared.action)
+            logger.info("cliff (%s, %s) %s", api, prepared.action, prepared.detail)
