@@ -7,7 +7,7 @@ import pytest
 
 from cliff_select import terminal
 from cliff_select.agreement import agreement, likeness, patch_files, patch_lines, terminal_lines
-from cliff_select.features import ALL, NAMES, SHIPPED, of, parts, rank, unknown
+from cliff_select.features import ALL, NAMES, SHIPPED, candidates, of, parts, rank, unknown
 from cliff_select.rollouts import Rollout
 from cliff_select.sessions import with_screen
 from selector.made import PATCH, mini_terminal
@@ -81,6 +81,12 @@ def test_lines_of_a_patch() -> None:
     assert len(patch_lines(one)) == 2
     assert patch_files(one) == {"a.py"}
     assert patch_lines("") == frozenset()
+
+
+def test_an_empty_patch_is_no_candidate_where_another_left_something() -> None:
+    new, none = parts(rollout(patch=PATCH.format(file="a", line="new"))), parts(rollout(patch=""))
+    assert candidates([none, new, parts(rollout())]) == [1, 2]
+    assert candidates([none, none]) == [0, 1]
 
 
 def test_times_and_hashes_make_no_difference_to_lines() -> None:

@@ -99,6 +99,15 @@ def test_a_file_that_is_no_model(text: str | None, message: str, tmp_path: Path)
         load(tmp_path / "m.txt")
 
 
+@pytest.mark.parametrize("kept", [0.3, 0.98, 0.999])
+def test_a_model_that_broke_off(kept: float, tmp_path: Path) -> None:
+    """LightGBM itself ends the process, or reads what is not there."""
+    text = shipped().text
+    (tmp_path / "m.txt").write_text(text[: int(len(text) * kept)])
+    with pytest.raises(ModelError, match="only a part"):
+        load(tmp_path / "m.txt")
+
+
 def test_features_of_another_release(made: list[Example], tmp_path: Path) -> None:
     text = train(made, ("done", "seconds_rank")).text.replace("seconds_rank", "moon_phase")
     (tmp_path / "m.txt").write_text(text)
@@ -159,12 +168,9 @@ def test_agreement_needs_no_model(tmp_path: Path) -> None:
 
 
 def test_many_are_chosen_as_few_are(tmp_path: Path) -> None:
-    """With two processes and in one call of LightGBM, as alone."""
-    lines = study(("one", "two", "three", "four", "five"), tasks=12)
-    groups, _ = read([jsonl(tmp_path / "study.jsonl", lines)])
-    assert sum(len(group.rollouts) for group in groups) > 200
-    together = choose(groups, shipped())
-    assert together[:5] == [choose([group], shipped())[0] for group in groups[:5]]
+    """In one call of LightGBM, as alone."""
+    groups, _ = read([jsonl(tmp_path / "study.jsonl", study())])
+    assert choose(groups, shipped()) == [choose([group], shipped())[0] for group in groups]
 
 
 def test_tasks_of_a_family_are_in_one_fold() -> None:
@@ -194,27 +200,33 @@ def test_patches_that_agree(tmp_path: Path) -> None:
     assert choose(groups, None)[0].chosen.run == "2"
 
 
-def test_published_rollouts_both_ways(rollouts: Path) -> None:
+@pytest.fixture(scope="module")
+def published(rollouts: Path) -> list[Example]:
+    """Read once: it takes seconds."""
+    return examples(rollouts)
+
+
+def test_published_rollouts_both_ways(published: list[Example]) -> None:
     """The measure of the package: at k = 3 at least 0.40 of the oracle's gain, trained on the other agent; and never
     below the agreement baseline beyond the interval."""
-    results = evaluate(examples(rollouts), (3,), ("other-agent",), draws=500)
+    results = evaluate(published, (3,), ("other-agent",), draws=500)
     assert len(results) == 2
     for result in results:
         assert result.share.value >= 0.40
         assert result.beyond_agreement.high > 0
 
 
-def test_the_shipped_model_is_that_of_the_published_rollouts(rollouts: Path) -> None:
-    again = train(examples(rollouts))
+def test_the_shipped_model_is_that_of_the_published_rollouts(published: list[Example]) -> None:
+    again = train(published)
     assert again.card["tasks"] == shipped().card["tasks"]
     assert Model(again.text).scores([dict.fromkeys(SHIPPED, 0.5)]) == shipped().scores([dict.fromkeys(SHIPPED, 0.5)])
 
 
 def test_no_published_terminal_holds_the_benchmarks_tests(rollouts: Path) -> None:
     """If one did, it is cut off: the screen ends where the shell starts them."""
-    from cliff_select import hosts, terminal
+    from cliff_select import jsons, terminal
 
-    texts = [record["terminal"] for record in hosts.records(rollouts)]
+    texts = [record["terminal"] for record in jsons.records(rollouts)]
     assert [text for text in texts if terminal.before_tests(text) != text] == []
 
 

@@ -170,6 +170,98 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(tmp_path: Path) -> Non
     assert "line 2" in problems[-1].text
 
 
+@pytest.mark.parametrize("data", ["[" * 100_000, "[]", "\ufeff", '{"a": null}', '{"a": {"model_patch": 5}}'])
+def test_predictions_that_are_none(data: str, tmp_path: Path) -> None:
+    (tmp_path / "preds.json").write_text(data)
+    groups, (problem,) = read([tmp_path])
+    assert groups == []
+    assert "preds.json" in problem.text
+
+
+@pytest.mark.parametrize("name", [None, "", ["n"], {"a": 1}])
+def test_a_trial_without_a_name_is_said(name: object, tmp_path: Path) -> None:
+    for folder, task in (("tb", "task_id"), ("hb", "task_name")):
+        (tmp_path / folder).mkdir()
+        file = tmp_path / folder / ("results.json" if folder == "tb" else "result.json")
+        file.write_text(json.dumps({"trial_name": "n", task: name}))
+    groups, problems = read([tmp_path])
+    assert groups == []
+    assert [problem.path.parent.name for problem in problems] == ["hb", "tb"]
+
+
+@pytest.mark.parametrize("count", ["NaN", "1e999", "-Infinity", '"5"', "true", "1" + "0" * 400])
+def test_figures_that_are_none_are_not_known(count: str, tmp_path: Path) -> None:
+    trial = harbor(tmp_path / "job", "t", "t__a", reward=1.0)
+    text = (trial / "result.json").read_text().replace("0.25", count).replace(": 100", f": {count}")
+    (trial / "result.json").write_text(text)
+    (trial / "agent" / "trajectory.json").unlink()
+    rollout = only(read([tmp_path])[0]).rollouts[0]
+    assert (rollout.tokens, rollout.dollars) == (5, None)
+
+
+def test_a_session_that_broke_off_is_said_and_other_files_are_not(tmp_path: Path) -> None:
+    from selector.made import mini_trajectory
+
+    whole = json.dumps(mini_trajectory())
+    for name, text in (("a.1.json", whole), ("a.2.json", whole[:300]), ("settings.json", "{}"), ("README.md", "hi")):
+        (tmp_path / name).write_text(text)
+    groups, problems = read([tmp_path])
+    assert [r.run for r in only(groups).rollouts] == ["a.1"]
+    assert [problem.path.name for problem in problems] == ["a.2.json"]
+
+
+def test_a_packed_file_that_is_broken_is_said(tmp_path: Path) -> None:
+    whole = gzip.compress(json.dumps(record("t", "r", mini_terminal() * 50)).encode())
+    for name, data in (("cut.jsonl.gz", whole[:-20]), ("bad.jsonl.gz", whole[:60] + b"\x00" * 40 + whole[100:])):
+        (tmp_path / name).write_bytes(data)
+        groups, (problem,) = read([tmp_path / name])
+        assert (groups, problem.path.name) == ([], name)
+
+
+def test_a_submission_that_is_no_patch_is_none(tmp_path: Path) -> None:
+    from selector.made import mini_trajectory
+
+    for run, submission in (("1", PATCH.format(file="a", line="new")), ("2", "All done.")):
+        (tmp_path / f"a.{run}.traj.json").write_text(json.dumps(mini_trajectory(patch=submission)))
+    assert [r.patch is not None for r in only(read([tmp_path])[0]).rollouts] == [True, False]
+
+
+def test_verdicts_of_trials_with_the_same_name(tmp_path: Path) -> None:
+    """They go by folder: the names that such runs get are not the host's."""
+    for place, resolved in (("x", True), ("y", False)):
+        terminal_bench(tmp_path / place / "out", "r", "t", resolved=resolved, terminal=mini_terminal())
+    paths = [tmp_path / "x" / "out", tmp_path / "y" / "out"]
+    assert labels.of(only(read(paths)[0]), labels.read(paths)) == [True, False]
+
+
+def test_verdicts_that_differ(tmp_path: Path) -> None:
+    lines = [{"task": "t", "run": "r", "resolved": resolved} for resolved in (True, False)]
+    with pytest.raises(labels.LabelError, match="differ on t r"):
+        labels.read([jsonl(tmp_path / "l.jsonl", lines)])
+
+
+def test_verdicts_of_published_rollouts_go_by_trial(tmp_path: Path) -> None:
+    """A run with two trials of a task, one of them a copy of that of another run."""
+    lines = [
+        record("t", "first", mini_terminal(steps=3), trial="a", resolved=True),
+        record("t", "last", "", trial="a", resolved=True),
+        record("t", "last", mini_terminal(steps=5), trial="b", resolved=False),
+        record("t", "last", mini_terminal(steps=6), trial="c", resolved=True),
+    ]
+    for order in (lines, lines[::-1]):
+        path = jsonl(tmp_path / "r.jsonl", order)
+        group = only(read([path])[0])
+        verdicts = labels.of(group, labels.read([path]))
+        assert {r.trial: v for r, v in zip(group.rollouts, verdicts, strict=True)} == {"a": True, "b": False, "c": True}
+
+
+def test_an_empty_verdict_is_none(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text("\ufefftask,run,resolved\na,1,\na,2,no\n")
+    lines = [{"task": "a", "run": "3", "resolved": None}, {"task": "a", "run": "4", "resolved": True}]
+    found = labels.read([tmp_path / "l.csv", jsonl(tmp_path / "l.jsonl", lines)])
+    assert found == {("", "a", "2"): False, ("", "a", "4"): True}
+
+
 def test_labels_as_csv(tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text("task,run,resolved\na,1,true\na,2,0\n")
     mini_batch(tmp_path / "1", {"a": {}})

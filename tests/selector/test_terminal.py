@@ -3,6 +3,7 @@
 import pytest
 
 from cliff_select import terminal
+from cliff_select.agreement import patch_files
 from selector.made import PROMPT, mini_terminal, openhands_terminal
 
 
@@ -40,6 +41,23 @@ def test_complaints_of_litellm_are_no_errors_of_the_agent() -> None:
     noisy = clean.replace("User:\n", "User:\n" + noise)
     assert noisy != clean
     assert terminal.read(noisy) == terminal.read(clean)
+
+
+def test_what_follows_complaints_without_an_end_stays() -> None:
+    """Many of them take no longer than few: a pattern over all would take hours for these."""
+    text = "mini-swe-agent (step 1, $0.10):\n" + "04:22:30 - LiteLLM:ERROR: x\n" * 200_000 + "THOUGHT: on.\n"
+    assert terminal.read(text).text == text
+    noise = "04:22:30 - LiteLLM:ERROR: x\nImportError: Missing y\n"
+    assert terminal.read("mini-swe-agent (step 1, $0.10):\n" + (noise + "on.\n") * 3).text == (
+        "mini-swe-agent (step 1, $0.10):\non.\non.\non.\n"
+    )
+
+
+def test_a_long_line_of_marks_is_no_prompt() -> None:
+    """Read in one pass, too."""
+    text = "root@box:" + "#" * 1_000_000
+    assert terminal.read(text).text == text
+    assert patch_files("+++ b/x" + " " * 1_000_000 + "y\n--- a/z \n") == {"x" + " " * 1_000_000 + "y", "z"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ LEAST_CHARS = 9
 """Shorter lines of a terminal are everywhere: braces, prompts, blank."""
 
 _IDENTIFIER = re.compile(r"[0-9a-f]{8,}")
-_NUMBER = re.compile(r"\d+")
+_DIGITS = str.maketrans("123456789", "0" * 9)
 _NOISE = ("Traceback", "litellm")
 
 Lines = frozenset[int]
@@ -23,7 +23,9 @@ Lines = frozenset[int]
 
 def terminal_lines(text: str) -> Lines:
     """The distinct lines of a terminal."""
-    masked = _NUMBER.sub("0", _IDENTIFIER.sub("f", text))
+    masked = _IDENTIFIER.sub("f", text.translate(_DIGITS))
+    while "00" in masked:  # a number of any length is the same; this is twice as fast as a pattern
+        masked = masked.replace("00", "0")
     lines = {line.strip() for line in masked.split("\n")}
     kept = (line for line in lines if len(line) >= LEAST_CHARS and not any(noise in line for noise in _NOISE))
     return frozenset(zlib.crc32(line.encode(errors="replace")) for line in kept)

@@ -132,6 +132,8 @@ def train_command(
             raise typer.BadParameter(str(error)) from None
         except OSError as error:
             raise typer.BadParameter(f"-o {output}: cannot be written ({error.strerror or error})") from None
+        if not made.used:
+            warn(f"{output}: no feature tells solved from unsolved in so little data; all rollouts get the same score")
         rollouts = sum(len(example.parts) for example in examples)
         say("trained", "green", f"{output}: {counted(rollouts, 'rollout')} of {counted(len(examples), 'group')}")
     _end(problems)

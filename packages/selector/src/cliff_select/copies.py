@@ -11,7 +11,6 @@ from typing import Any
 from cliff_select.choose import Choice
 from cliff_select.rollouts import Group, Problem, Rollout
 
-
 MOST_CHARS = 150
 """Of a folder's name."""
 
@@ -57,7 +56,7 @@ def _names(groups: Sequence[Group]) -> list[str]:
     taken: set[str] = set()
     for group in groups:
         name = f"{group.agent}__{group.task}" if group.agent else group.task
-        plain = "".join(c if c.isascii() and c.isalnum() or c in "._-" else "_" for c in name)[:MOST_CHARS]
+        plain = "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in name)[:MOST_CHARS]
         plain = own = "_" + plain if plain.startswith(".") else plain
         number = 1
         while own.lower() in taken or own == "preds.json":

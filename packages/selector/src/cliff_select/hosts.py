@@ -116,6 +116,7 @@ def published(path: Path) -> Found:
                 path,
                 True,
                 agent,
+                trial,
                 seconds=seconds,
                 ended=_AGENT_FAILURES.get(failure),
             ),

@@ -33,7 +33,8 @@ def read(paths: Sequence[Path]) -> dict[Key, bool]:
     for path in paths:
         for key, verdict in _folder(path).items() if path.is_dir() else _file(path):
             if found.setdefault(key, verdict) != verdict:
-                raise LabelError(f"{path}: two verdicts that differ on {key}; give each run a name of its own")
+                run = key if isinstance(key, Path) else " ".join(key).strip()
+                raise LabelError(f"{path}: two verdicts that differ on {run}; give each run a name of its own")
     if not found:
         raise LabelError(f"{', '.join(str(path) for path in paths)}: no verdicts in there; give --labels FILE")
     return found
@@ -43,7 +44,13 @@ def of(group: Group, labels: Labels) -> list[bool | None]:
     """The verdict on each rollout; None: there is none. A file without agents holds for all."""
     found = []
     for rollout in group.rollouts:
-        keys: tuple[Key, ...] = (rollout.key, ("", rollout.task, rollout.run), rollout.source.resolve())
+        agent, task, run = rollout.agent, rollout.task, rollout.run
+        keys: tuple[Key, ...] = (
+            (agent, task, rollout.trial or run),
+            (agent, task, run),
+            ("", task, run),
+            rollout.source.resolve(),
+        )
         found.append(next((labels[key] for key in keys if key in labels), None))
     return found
 
@@ -56,7 +63,7 @@ def _file(path: Path) -> list[tuple[Key, bool]]:
         else:
             records = list(jsons.records(path))
         return [
-            ((str(record.get("agent") or ""), str(record["task"]), str(record["run"])), verdict)
+            ((str(record.get("agent") or ""), str(record["task"]), _run(record)), verdict)
             for record in records
             if (verdict := _verdict(record["resolved"])) is not None
         ]
@@ -64,6 +71,11 @@ def _file(path: Path) -> list[tuple[Key, bool]]:
         raise LabelError(f"{path}: {error} is missing; each record needs `task`, `run` and `resolved`") from None
     except (OSError, ValueError, csv.Error) as error:
         raise LabelError(f"{path}: expected verdicts as CSV or JSONL with `task`, `run`, `resolved`; {error}") from None
+
+
+def _run(record: Mapping[str, Any]) -> str:
+    """Published rollouts go by their trial: a run may hold several of a task, and one may stand in two runs."""
+    return str(("terminal" in record and record.get("trial")) or record["run"])
 
 
 def _verdict(value: Any) -> bool | None:

@@ -54,7 +54,10 @@ PARAMETERS: Mapping[str, Any] = {
 }
 
 
-_WHOLE = re.compile(r"(?s)tree\n(?=.*^num_class=1$)(?=.*^num_tree_per_iteration=1$).*^end of trees$", re.MULTILINE)
+_WHOLE = re.compile(
+    r"(?sm)tree\n(?=.*^num_class=1$)(?=.*^num_tree_per_iteration=1$)"
+    r".*^end of trees$.*^end of parameters$.*^pandas_categorical:"
+)
 
 
 class ModelError(Exception):

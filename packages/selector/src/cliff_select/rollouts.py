@@ -29,6 +29,8 @@ class Rollout:
     """Whether that is a file of many rollouts."""
     agent: str = ""
     """Where a file holds several agents: rollouts of different agents are in different groups."""
+    trial: str = ""
+    """Of published rollouts the name in the host's record."""
     text: str | None = None
     """The end of what the agent showed: its terminal, or the end of its session as text."""
     closing: str | None = None
@@ -47,10 +49,6 @@ class Rollout:
     dollars: float | None = None
     prediction: Mapping[str, Any] | None = field(default=None, compare=False)
     """Its entry of `preds.json`."""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.agent, self.task, self.run
 
 
 @dataclass(frozen=True, slots=True)

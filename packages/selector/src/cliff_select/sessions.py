@@ -69,7 +69,7 @@ def with_session(rollout: Rollout, session: Session, path: Path, costs: bool) ->
                 failures.append(content.error or looks_failed(content.text))
     facts = _mini_facts(path) if session.format == "mini-swe-agent" else {}
     patch = rollout.patch
-    if patch is None and isinstance(facts.get("submission"), str):
+    if patch is None and _is_patch(facts.get("submission")):
         patch = facts["submission"]
     dollars = _dollars(session) if costs else None
     return replace(
@@ -85,6 +85,11 @@ def with_session(rollout: Rollout, session: Session, path: Path, costs: bool) ->
         tokens=_tokens(session) or rollout.tokens,
         dollars=next((known for known in (dollars, rollout.dollars, facts.get("dollars")) if known is not None), None),
     )
+
+
+def _is_patch(submission: Any) -> bool:
+    """Outside of SWE-bench a submission is whatever the agent printed last."""
+    return isinstance(submission, str) and ("diff --git " in submission or "\n+++ " in submission)
 
 
 def kind(tool: str) -> str:
