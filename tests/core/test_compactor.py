@@ -715,7 +715,7 @@ def test_a_limit_that_another_session_learned_acts_from_the_next_request_on():
     history = session(4)
     fold = compactor(threshold=10_000)
     before = fold.view(history)
-    fold.limited(2_600)
+    fold.limited(2_600, at=len(history))
     assert fold.view(history) == before, "a request that was sent stays what it was"
     after = fold.view([*history, *step(4)])
     assert after.cliff is not None
@@ -724,7 +724,21 @@ def test_a_limit_that_another_session_learned_acts_from_the_next_request_on():
     again = compactor(threshold=10_000, facts=json.loads(json.dumps(fold.facts)))
     assert again.view([*history, *step(4)]) == after
     with pytest.raises(ValueError, match="not a fact"):
-        fold.limited(0)
+        fold.limited(0, at=1)
+
+
+def test_a_limit_that_is_told_to_a_cold_compactor_leaves_earlier_decisions_alone():
+    """The same facts as that of one that saw every request."""
+    history = session(8)
+    warm = compactor(threshold=10_000)
+    before = [warm.view(history[:size]) for size in (2, 5, 8)]
+    grown = [*history, *step(8)]
+    warm.limited(2_600, at=len(grown))
+    cold = compactor(threshold=10_000)
+    cold.limited(2_600, at=len(grown))
+    assert cold.facts == warm.facts == [{"at": len(grown), "kind": "limit", "value": 2_600}]
+    assert cold.view(grown) == warm.view(grown)
+    assert [cold.view(history[:size]) for size in (2, 5, 8)] == before
 
 
 class Handles:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cliff_proxy.engine import Engine
@@ -23,7 +23,9 @@ from proxy.engine.client import FIELD, Client, Provider, Step, engine, messages_
 APIS = ("chat", "anthropic", "responses")
 plain = cases(mishaps=False)
 apis = st.sampled_from(APIS)
-few = settings(max_examples=max(20, settings().max_examples // 4))
+some = settings(max_examples=min(250, settings().max_examples))
+"""An example is a whole session, of some tenth of a second."""
+few = settings(max_examples=max(20, some.max_examples // 4))
 """For properties that play several sessions several times."""
 
 
@@ -52,6 +54,7 @@ def sent(steps: list[Step]) -> list[list[bytes]]:
     return [step.went for step in steps]
 
 
+@some
 @given(case=plain, api=apis)
 def test_what_is_kept_is_what_came_in_byte_for_byte(case: Case, api: str) -> None:
     asked = client(case, api)
@@ -96,6 +99,7 @@ def _walk(api: str, array: bytes, items: list[bytes]) -> int:
     return kept
 
 
+@some
 @given(case=plain, api=apis)
 def test_between_two_cliffs_each_request_begins_with_the_one_before(case: Case, api: str) -> None:
     before: list[Any] | None = None
@@ -116,6 +120,7 @@ def _untext(message: Any) -> Any:
     return message
 
 
+@some
 @given(case=cases(mishaps=False, awkward=False), api=apis)
 def test_an_api_takes_what_it_would_have_taken(case: Case, api: str) -> None:
     asked = client(case, api)
@@ -132,6 +137,7 @@ def _markers(value: Any) -> int:
     return sum(map(_markers, value)) if isinstance(value, list) else 0
 
 
+@some
 @given(case=plain, api=apis)
 def test_an_engine_that_saw_nothing_sends_the_same(case: Case, api: str) -> None:
     """Nothing is learned here: no usage, no rejection."""
@@ -141,8 +147,31 @@ def test_an_engine_that_saw_nothing_sends_the_same(case: Case, api: str) -> None
         assert asked.ask(engine(case.config), size).out == step.out
 
 
+# The limit of a model is learned at a request of which nothing could be dropped any more.
+LIMIT_LEARNED = Case(
+    head=b"\x00\x00\x00\x00\x00\x00\x00\x00",
+    steps=(
+        b"\x16\xebw\x05\xe2\xb8\xd0\x9c\xe6\xbd\x80\x1f\x93-c\xca",
+        b'"\x82\x15p\r\xc5$e\xdd\xb3\xa1\xef\x90\x87\x82\xdb',
+        b"gd>\xb92\xfa\xeb?\xe4,\x14\x88\xf6S\xb4\x8e",
+        b"t-[]Q\x9d\x15\x9e;\xc9\x87i\x11\xb0\xdc_",
+        b"\t5\xd1a}\xdc\x11U\xb2\xd9\x8d\x97S\xb9\x97\x94",
+        b'\x0e\xf2\xf5\xd7\x92\xd9+\xf2\xe6\x1e\xa0\xc8"Wh\xe6',
+        b"]\x1d\x87\x7f\x8b\xf4T-\xa3u\xd0\xd4bh\x84\xb3",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+    ),
+    options=b"\x00\x00\x00\x00\x00\x00\x19D\x00\x00\x00\x00",
+    controls=(),
+    awkward=True,
+    preset=None,
+)
+
+
 @few
 @given(case=plain, api=apis)
+@example(case=LIMIT_LEARNED, api="chat")
 def test_sessions_that_are_let_go_at_once_send_the_same(case: Case, api: str) -> None:
     asked = client(case, api)
     upstream = provider(case)
@@ -200,7 +229,7 @@ def test_parallel_branches_of_a_session_send_the_same_after_a_kill(
     """Branches learn from what is reported at their common beginning, whoever asked first."""
     first = client(case, api)
     branches = [first]
-    for number, place in enumerate(places):
+    for number, place in enumerate(places if first.messages else ()):
         messages = json.loads(json.dumps(first.messages))
         messages[place % len(messages)]["_branch"] = number
         branches.append(Client(api, messages, style=first.style, **first.fields))
@@ -234,6 +263,7 @@ def _interleaved(
     return steps
 
 
+@some
 @given(case=plain, api=apis, name=st.sampled_from(["shadow", "bypass"]))
 def test_who_only_observes_changes_nothing(case: Case, api: str, name: str) -> None:
     asked = client(case, api)

@@ -196,9 +196,10 @@ class Compactor:
         at = max(view.size, len(self._messages))
         self._learn({"at": at, "kind": "usage", "value": [input_tokens, view.estimate]})
 
-    def limited(self, limit: int) -> None:
-        """The provider is known to take `limit` tokens, from the next request on (another session learned it)."""
-        self._learn(_checked({"at": len(self._messages) + 1, "kind": "limit", "value": limit}))
+    def limited(self, limit: int, at: int) -> None:
+        """The provider is known to take `limit` tokens, from the request with `at` messages on (another session
+        learned it); not on one that was seen: what was sent stays what it was."""
+        self._learn(_checked({"at": max(at, len(self._messages) + 1), "kind": "limit", "value": limit}))
 
     def overflowed(self, history: Sequence[Any], limit: int | None = None) -> View | None:
         """The view of `history` was rejected as too long: the next smaller one; None when nothing is left to

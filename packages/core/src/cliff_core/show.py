@@ -69,13 +69,16 @@ def _block(text: str, meter: Meter) -> Part:
 
 
 def _block_at(history: list[Any], view: View) -> int:
-    """Index of the message before which the block is shown: where the request has it, or after the head
-    message that it is appended to."""
-    for index, message in enumerate(view.messages[: view.head + 1]):
-        if index >= view.head or message is not history[index]:
-            merged = len(view.messages) == view.head + len(view.pinned) + view.size - view.cut
-            return index + merged
-    return view.head
+    """Index of the message before which the block is shown: behind the one that it follows in the request (of the
+    head, or a pinned compaction of the provider), or that it is appended to."""
+    before = [*range(view.head), *view.pinned]
+    place = next(
+        (n for n, index in enumerate(before) if view.messages[n] is not history[index]),
+        len(before),
+    )
+    merged = len(view.messages) == view.head + len(view.pinned) + view.size - view.cut
+    follows = before[: place + merged]
+    return follows[-1] + 1 if follows else 0
 
 
 def lines(name: str, request: int, view: View, parts: Iterator[Part]) -> Iterator[Text]:

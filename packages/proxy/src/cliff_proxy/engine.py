@@ -134,6 +134,7 @@ class Engine:
         self._fixed: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
         self._counts: dict[str, int] = {}
         self._limits: dict[bytes, tuple[str, int]] = {}
+        """Learned ones that are in use, with the names of their models: for `status`."""
 
     @property
     def recording(self) -> bool:
@@ -182,12 +183,15 @@ class Engine:
         root, limits = _root(call, model, plan)
         given: list[Fact] = [] if plan.limit is None else [{"at": 0, "kind": "limit", "value": plan.limit}]
         learned = self._store.limit(limits)
+        if learned is not None:
+            with self._lock:
+                self._limits[limits] = model, learned
         session, warm, kin = self._sessions.find(root, own, fixed, plan.config, known.dialect, given)
         with session.lock:
             compactor = session.compactor
             if learned is not None and learned < _least(compactor.facts):
                 if warm or len(compactor.facts) > len(given):
-                    compactor.limited(learned)
+                    compactor.limited(learned, len(own))
                 else:
                     session.compactor = compactor = session.anew([*compactor.facts, _limit(learned)])
             view = compactor.view(seen, _steady(compactor.facts, fixed_tokens, purpose))
@@ -297,6 +301,8 @@ class Engine:
         known = self._store.limit(sent.limits)
         if known is not None and usage.input > known:  # it was no limit
             self._store.set_limit(sent.limits, None)
+            with self._lock:
+                self._limits.pop(sent.limits, None)
 
     def overflowed(self, prepared: Prepared, rejection: Rejection) -> Prepared | None:
         """The request was rejected as too long: what to send instead, once; None where nothing is left to drop."""
@@ -396,9 +402,8 @@ class Engine:
         label = formats.label(call.labels, body)
         if session.account is None:
             of_kin: Account | None = kin.account if kin is not None else None
-            if (
-                of_kin is not None and of_kin.label == label
-            ):  # a branch: the client went back, or changed its last words
+            # A branch: the client went back, changed its last words, or its tools before the model had spoken.
+            if of_kin is not None and of_kin.label == label:
                 session.account = of_kin
             else:
                 session.account = self._accounts.open(

@@ -52,6 +52,7 @@ class Inputs:
         for path in self._files:
             yield from self._sessions(path)
 
+    @contextmanager
     def replayed(
         self,
         plan: batch.Plan,
@@ -59,9 +60,9 @@ class Inputs:
         store: Path | None = None,
         no_store: bool = False,
         quiet: bool = False,
-    ) -> Iterator[batch.Done]:
+    ) -> Iterator[Iterator[batch.Done]]:
         """The sessions, replayed; with a progress bar on standard error, where that is a terminal and there are several
-        files. `quiet`: without warnings of the core."""
+        files. `quiet`: without warnings of the core. An interrupt inside it is said, with where the results are."""
         kept: batch.Store | None = None
         if store is not None or (not no_store and len(self._files) >= batch.STORE_FROM):
             path = store or batch.default_store(plan)
@@ -71,20 +72,12 @@ class Inputs:
                 problem = f"{path}: results cannot be kept there ({error.strerror or error})"
                 if store is not None:
                     self.failed(path, problem)
+                    yield iter(())
                     return
                 warn(problem)
         try:
             with self._bar() as bar:
-                for item in batch.run(self._files, plan, jobs, kept, bar):
-                    if isinstance(item, batch.Done):
-                        if not item.replay.session.requests:
-                            session = item.replay.session
-                            warn(f"{session.path}: there is no model request in {session.name or 'the session'}")
-                        yield item
-                    elif item.kind == "error":
-                        self.failed(item.path, item.text)
-                    elif not quiet:
-                        self._log.said(item.text)
+                yield self._replays(batch.run(self._files, plan, jobs, kept, bar), quiet)
         except BrokenProcessPool:
             self.failed(Path(), "a process was ended from outside (out of memory?): try --jobs 1")
         except KeyboardInterrupt:
@@ -94,6 +87,18 @@ class Inputs:
         finally:
             if kept is not None:
                 kept.close()
+
+    def _replays(self, items: Iterator[batch.Done | batch.Said], quiet: bool) -> Iterator[batch.Done]:
+        for item in items:
+            if isinstance(item, batch.Done):
+                if not item.replay.session.requests:
+                    session = item.replay.session
+                    warn(f"{session.path}: there is no model request in {session.name or 'the session'}")
+                yield item
+            elif item.kind == "error":
+                self.failed(item.path, item.text)
+            elif not quiet:
+                self._log.said(item.text)
 
     @contextmanager
     def _bar(self) -> Iterator[Callable[[Path], None]]:

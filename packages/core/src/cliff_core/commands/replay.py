@@ -72,18 +72,19 @@ def _replay(
     totals = report.Totals()
     panels: list[Panel] = []
     listed = _Listed() if as_json else None
-    for done in inputs.replayed(plan, *work):
-        if listed is not None:
-            with inputs.printing():
-                listed.add(report.session_json(done.replay, done.tariff, done.window))
-        if not done.replay.session.requests:
-            continue
-        totals.add(done.replay, done.tariff)
-        if plot is not None:
-            panels = largest([*panels, Panel.of(done.replay, done.tariff, plan.config)])
-        if listed is None:
-            with inputs.printing():
-                report.show(out, report.session_report(done.replay, done.tariff, done.window))
+    with inputs.replayed(plan, *work) as sessions:
+        for done in sessions:
+            if listed is not None:
+                with inputs.printing():
+                    listed.add(report.session_json(done.replay, done.tariff, done.window))
+            if not done.replay.session.requests:
+                continue
+            totals.add(done.replay, done.tariff)
+            if plot is not None:
+                panels = largest([*panels, Panel.of(done.replay, done.tariff, plan.config)])
+            if listed is None:
+                with inputs.printing():
+                    report.show(out, report.session_report(done.replay, done.tariff, done.window))
     vocabulary = tokens.vocabulary()
     if listed is not None:
         data: dict[str, Any] = {"errors": inputs.errors}

@@ -38,9 +38,10 @@ def command(
     page = Page(plan.config, f"{vocabulary.name} ({source})")
     with logged() as log:
         inputs = Inputs(paths, log)
-        for done in inputs.replayed(plan, *work):
-            if done.replay.session.requests:
-                page.add(done)
+        with inputs.replayed(plan, *work) as sessions:
+            for done in sessions:
+                if done.replay.session.requests:
+                    page.add(done)
         if not page.totals.sessions:
             if not inputs.errors:
                 inputs.failed(output, "there is no session with a model request: no page is written")

@@ -63,12 +63,13 @@ def command(
     relative = 0
     with logged() as log:
         inputs = Inputs(paths, log)
-        for done in inputs.replayed(plan, *work, quiet=True):
-            if not done.replay.session.requests:
-                continue
-            if done.tariff.relative:
-                relative += 1
-            tuning.add(done.replay, done.tariff)
+        with inputs.replayed(plan, *work, quiet=True) as sessions:
+            for done in sessions:
+                if not done.replay.session.requests:
+                    continue
+                if done.tariff.relative:
+                    relative += 1
+                tuning.add(done.replay, done.tariff)
         if not tuning.sessions and not inputs.errors:
             inputs.failed(Path(), "there is no session with a model request")
     if 0 < relative < tuning.sessions:
