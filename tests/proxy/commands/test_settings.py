@@ -11,6 +11,7 @@ import typer
 from cliff_core import ConfigError
 from cliff_core.commands.options import OPTION_HELP
 from cliff_core.config import OPTIONS, OTHER_VARIABLES, CliffConfig
+from cliff_proxy.accounts import Sums
 from cliff_proxy.commands import run, serve
 from cliff_proxy.settings import HELP, NAMES, Settings, base_url, variable
 
@@ -146,9 +147,19 @@ def test_every_setting_has_a_flag(app, without):
     assert not without & flags
 
 
+def section(name):
+    """A section of `docs/proxy.md`."""
+    return PAGE.read_text().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def test_the_page_has_every_sum_of_the_status():
+    cells = re.findall(r"^\| (`.+?) \|", section("What was saved"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(Sums().as_dict(priced=True))
+
+
 def test_the_page_has_every_setting():
     """`docs/proxy.md`: a row for each, with its default."""
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", PAGE.read_text(), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section("Settings"), re.MULTILINE))
     shown = {
         "thresholds": "none",
         "windows": "none",

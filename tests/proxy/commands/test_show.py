@@ -67,6 +67,14 @@ def test_a_turn_in_full(records):
     assert "--- result (error)\nno such file\n" in shown(records, "5f3a", "--turn", "2").stdout
 
 
+def test_a_client_that_was_started_again(records):
+    """Its id names the recordings of both proxies: the longer history has all of it."""
+    (records / "823de2e7.0000.jsonl").write_text((records / "99990000.5f3b.jsonl").read_text())
+    done = shown(records, "823de2e7")
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout.splitlines()) == 1 + 3
+
+
 def test_as_json(records):
     found = json.loads(shown(records, "5f3a", "--turn", "2", "--json").stdout)
     [turn] = found["turns"]

@@ -90,6 +90,21 @@ def test_ids_of_clients_are_labels_only():
     assert {one["label"] for one in running.status()["sessions"]} == {"abc/def", "from-metadata", "thread"}
 
 
+@pytest.mark.parametrize(("labels", "sessions"), [({"x-claude-code-session-id": "abc"}, 1), ({}, 2)])
+def test_tools_that_are_loaded_at_the_first_step_make_no_new_session_for_people(labels, sessions):
+    """Claude Code after ToolSearch. Without a name it could as well be a sub-agent with the same head."""
+    running = engine(CONFIG)
+    tools = [{"name": name, "description": name, "input_schema": {"type": "object"}} for name in ("Read", "WebFetch")]
+    asked = [
+        call("anthropic", session("anthropic", turns), labels=labels, tools=tools[: 1 + turns]) for turns in (0, 1)
+    ]
+    for one in asked:
+        running.answered(running.prepare(one), Usage(100))
+    running.prepare(call("anthropic", session("anthropic", 0, "another task"), labels=labels, tools=tools))
+    assert len(running.status()["sessions"]) == sessions + 1
+    assert sorted(one["requests"] for one in running.status()["sessions"]) == ([0, 2] if labels else [0, 1, 1])
+
+
 def test_a_client_that_changes_its_last_message_stays_one_session_for_people():
     running = engine(CONFIG)
     messages = session("chat", 2)
@@ -196,6 +211,7 @@ def test_a_limit_that_a_larger_request_disproves_is_forgotten():
     assert again is not None
     running.answered(again, Usage(9_000))
     assert running.prepare(call("chat", session("chat", 6, "another"))).action == "pass"
+    assert running.status()["limits"] == {}
 
 
 def test_a_rejection_without_a_figure_teaches_what_was_rejected():

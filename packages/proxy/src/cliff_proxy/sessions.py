@@ -277,7 +277,8 @@ class Sessions:
         of: SliceDialect,
         given: Sequence[Fact],
     ) -> tuple[Session, bool, Session | None]:
-        """The session that a request belongs to, whether it was in memory, and the one whose beginning it shares.
+        """The session that a request belongs to, whether it was in memory, and the one whose beginning it shares: steps
+        of the model, or the head, where the client named that session (equal heads alone say nothing).
 
         `root` stands for API, model, upstream and configuration; `given` are facts that every session of it has."""
         first = _next(root, slices[0])
@@ -307,7 +308,9 @@ class Sessions:
             self._cost_more(session, slices)
             if near is not None and spoken and shared >= len(near.slices) - TAIL:
                 self._drop(near)  # most likely it is the same client; if not, it is folded again
-            return session, False, near if spoken else None
+            # Tools that a client loads at its first step change the fixed part of the same conversation.
+            named = near is not None and near.account is not None and bool(near.account.label)
+            return session, False, near if spoken or (named and shared >= end_of_head) else None
 
     def learn(self, session: Session, slices: list[Slice]) -> None:
         """Keep what a session has learned since the last call, from a request with `slices`.

@@ -41,7 +41,7 @@ def command(
     Turns have the numbers that the excerpts in a request show. Without --turn all turns are listed, a line each."""
     settings = read_settings(config, {"record": record})
     try:
-        found = _session(_file(session, settings.record))
+        found = _session(_files(session, settings.record))
     except LookupError as error:
         say("error", "red", str(error.args[0]))
         raise typer.Exit(2) from None
@@ -63,38 +63,39 @@ def command(
         out.print(Text(printable(part)), soft_wrap=True)
 
 
-def _file(name: str, folder: Path | None) -> Path:
-    """The recording of that name. Raises LookupError where there is none, or several."""
+def _files(name: str, folder: Path | None) -> list[Path]:
+    """The recordings of that name: one, or all of a client's id. Raises LookupError where there is none, or several."""
     if ("/" in name or name.endswith(".jsonl")) and Path(name).is_file():
-        return Path(name)
+        return [Path(name)]
     if folder is None:
         raise LookupError(
             "nothing is recorded unless asked for: start the proxy with --record DIR (or set `record`), and name that "
             "folder here"
         )
     files = sorted(folder.glob("*.jsonl"))
-    for meant in (
-        [file for file in files if name in (file.name, file.stem, *file.stem.rsplit(".", 1))],
-        [file for file in files if any(part.startswith(name) for part in (file.stem, *file.stem.rsplit(".", 1)))],
-    ):
-        if len(meant) == 1:
-            return meant[0]
-        if meant:
-            raise LookupError(f"several recordings are named {name}: {', '.join(file.stem for file in meant[:8])}")
+    exact = [file for file in files if name in (file.name, file.stem, *file.stem.rsplit(".", 1))]
+    if exact:
+        return exact
+    meant = [file for file in files if any(part.startswith(name) for part in (file.stem, *file.stem.rsplit(".", 1)))]
+    if len(meant) > 1:
+        raise LookupError(f"several recordings are named {name}: {', '.join(file.stem for file in meant[:8])}")
+    if meant:
+        return meant
     listed = ", ".join(file.stem for file in files[:8]) or "none"
     raise LookupError(f"there is no recording {name} in {folder}; there are: {listed}")
 
 
-def _session(path: Path) -> traces.Session:
-    """The longest history of a recording: a client that compacts goes on with a shorter one."""
+def _session(paths: list[Path]) -> traces.Session:
+    """The longest history: a client that compacts goes on with a shorter one, one that is started again with it all."""
     found: list[traces.Session] = []
-    problem = ""
-    try:
-        found += traces.read(path)
-    except traces.TraceError as error:
-        problem = str(error)  # a line that broke off: those before it are good
+    problem = f"{paths[0]}: there is no session in this file"
+    for path in paths:
+        try:
+            found += traces.read(path)
+        except traces.TraceError as error:
+            problem = str(error)  # a line that broke off: those before it are good
     if not found:
-        raise LookupError(problem or f"{path}: there is no session in this file")
+        raise LookupError(problem)
     return max(found, key=lambda one: len(one.messages))
 
 
