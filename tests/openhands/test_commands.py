@@ -224,6 +224,19 @@ def test_disable_mends_conversations(file: Path, tmp_path: Path) -> None:
     assert "0 files of conversations mended" in run("disable")
 
 
+def test_a_pipeline_is_mended(file: Path) -> None:
+    """Ours may be one of several in an agent, and agents of several in a conversation."""
+    pipeline = {"kind": "PipelineCondenser", "condensers": [{"kind": "NoOpCondenser"}, {"kind": "CliffCondenser"}]}
+    other = {**agent(), "llm": LLM | {"model": "openai/other"}}
+    path = conversation(file.parent / "conversations", "one", pipeline, {"agents": [other, agent(pipeline)]})
+    assert "1 file of conversations with our classes" in run("status")
+    assert "1 file of conversations mended" in run("disable")
+    state = json.loads(path.read_text())
+    default = {"kind": "LLMSummarizingCondenser", "llm": LLM | {"usage_id": "condenser"}}
+    assert state["agent"]["condenser"]["condensers"] == [{"kind": "NoOpCondenser"}, default]
+    assert state["agents"] == [other, agent({**pipeline, "condensers": [{"kind": "NoOpCondenser"}, default]})]
+
+
 # --- an environment file ---
 
 
@@ -244,11 +257,23 @@ def test_an_environment_file(tmp_path: Path, home: Path, before: str) -> None:
     ]
     run("enable", "--server", str(path), "--threshold", "12000", "--no-pin-directives", "--min-gain", "0.3")
     assert path.read_text() == once
+    assert "server.env: cliff (threshold_tokens=12000, min_gain=0.3, pin_directives=false)" in run(
+        "status", "--server", str(path)
+    )
     run("enable", "--server", str(path))
     assert path.read_text().count("OH_APP_CONVERSATION_CLIFF") == 0
+    assert json.loads(run("status", "--server", str(path), "--json"))["server"]["options"] == {}
     assert "our lines are out" in run("disable", "--server", str(path))
     assert (path.read_text() if path.exists() else "") == before
     assert "there is nothing of ours" in run("disable", "--server", str(path))
+    assert "server.env: there is nothing of ours" in run("status", "--server", str(path))
+
+
+def test_a_folder_is_not_made_for_it(tmp_path: Path, home: Path) -> None:
+    """A path that is mistyped is told, and not made."""
+    output = run("enable", "--server", str(tmp_path / "missing" / "server.env"), status=2)
+    assert f"there is no folder {tmp_path / 'missing'}" in " ".join(output.split())
+    assert not (tmp_path / "missing").exists()
 
 
 # --- status and doctor ---
@@ -311,7 +336,8 @@ def test_it_never_imports_openhands(file: Path) -> None:
 def test_members_are_where_they_are_said_to_be() -> None:
     text = ' { "a" : {"b":[1, {"c" : "}" }], "d":{} },\n"e":null , "a": "\\"," } '
     found = list(members(text))
-    assert [f.path for f in found] == [("a",), ("a", "b"), ("a", "b", "1", "c"), ("a", "d"), ("e",), ("a",)]
+    inner = [("a", "b"), ("a", "b", "0"), ("a", "b", "1"), ("a", "b", "1", "c"), ("a", "d")]
+    assert [f.path for f in found] == [("a",), *inner, ("e",), ("a",)]
     for one in found:
         assert json.loads(text[one.start : one.end]) == one.value
     last = member(text, "a")

@@ -79,7 +79,7 @@ class Programs:
             self.stop(number)
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(30)
+        self.process.wait(600)
         self._imports.close()
 
     def _answer(self) -> None:

@@ -26,10 +26,10 @@ from pydantic import Field, model_validator  # type: ignore[import-not-found, un
 
 from cliff_core.config import OPTIONS
 from cliff_openhands.condenser import CliffCondenser, CliffMixin
+from cliff_openhands.failure import place
+from cliff_openhands.settings import SERVER_PREFIX
 
 logger = logging.getLogger("cliff_openhands")
-
-PREFIX = "OH_APP_CONVERSATION_CLIFF_"
 
 
 class CliffAppConversationServiceInjector(LiveStatusAppConversationServiceInjector):  # type: ignore[misc, unused-ignore]
@@ -42,10 +42,14 @@ class CliffAppConversationServiceInjector(LiveStatusAppConversationServiceInject
     def _check_names(cls, data: Any) -> Any:
         """The host reads only variables that it knows: a wrong name would be ignored without a word."""
         for variable in sorted(os.environ):
-            name = variable.removeprefix(PREFIX).lower()
-            if variable.startswith(PREFIX) and name not in OPTIONS:
+            name = variable.removeprefix(SERVER_PREFIX).lower()
+            if variable.startswith(SERVER_PREFIX) and name not in OPTIONS:
                 near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
-                hint = f"did you mean {PREFIX}{near[0].upper()}?" if near else f"the options are {', '.join(OPTIONS)}"
+                hint = (
+                    f"did you mean {SERVER_PREFIX}{near[0].upper()}?"
+                    if near
+                    else f"the options are {', '.join(OPTIONS)}"
+                )
                 raise ValueError(f"{variable} is no option of cliff; {hint}")
         return data
 
@@ -69,5 +73,7 @@ class CliffAppConversationServiceInjector(LiveStatusAppConversationServiceInject
             options = {name: value for name in OPTIONS if (value := getattr(self.cliff, name)) is not None}
             return agent.model_copy(update={"condenser": CliffCondenser(**options)})
         except Exception as error:  # fail open: the host's own condenser
-            logger.warning("cliff: a conversation keeps the host's condenser: it could not be exchanged (%r)", error)
+            logger.warning(
+                "cliff: a conversation keeps the host's condenser: it could not be exchanged (%s)", place(error)
+            )
             return agent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,6 +106,7 @@ def disable(server: Server = None, conversations: Conversations = None) -> None:
 
 @app.command()
 def status(
+    server: Server = None,
     conversations: Conversations = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -112,6 +114,7 @@ def status(
     path = settings.settings_path()
     try:
         condenser = settings.condenser_of(path)
+        servers = settings.server_options(server) if server is not None else None
     except SettingsError as error:
         raise _failed(error) from None
     findings = list(doctor.check())
@@ -128,20 +131,27 @@ def status(
             "enabled": kind == settings.CLI_KIND,
             "options": options if kind in settings.KINDS else {},
             "conversations": stored,
+            **({} if server is None else {"server": {"file": str(server), "options": servers}}),
             "findings": [{"level": f.level, "what": f.what, "mend": f.mend} for f in findings],
         }
         print(json.dumps(data, indent=2))
     else:
-        shown = f" ({', '.join(f'{k}={v}' for k, v in options.items())})" if kind in settings.KINDS and options else ""
+        shown = _options(options) if kind in settings.KINDS else ""
         print(
             f"{path}: {'no condenser' if kind is None else kind}{shown}" + ("" if path.exists() else " (no such file)")
         )
+        if server is not None:
+            print(f"{server}: {'there is nothing of ours' if servers is None else 'cliff' + _options(servers)}")
         for folder, number in stored.items():
             print(f"{folder}: {counted(number, 'file')} of conversations with our classes")
         for finding in findings:
             print(f"{finding.level}: {finding.what}" + (f" -> {finding.mend}" if finding.mend else ""))
     if any(finding.level == "problem" for finding in findings):
         raise typer.Exit(1)
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    return f" ({', '.join(f'{name}={value}' for name, value in options.items())})" if options else ""
 
 
 def _failed(error: SettingsError) -> typer.Exit:

@@ -16,7 +16,6 @@ import logging
 import typing
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import PrivateAttr, create_model, model_validator  # type: ignore[import-not-found, unused-ignore]
@@ -28,6 +27,7 @@ from cliff_core.content import Directive, Message, Turn
 from cliff_core.decision import LIMIT_SHARE, Cut
 from cliff_core.tokens import Calibration, vocabulary
 from cliff_openhands import events as its
+from cliff_openhands.failure import place
 from cliff_openhands.host import (
     Condensation,
     CondensationRequirement,
@@ -102,7 +102,7 @@ class CliffMixin(_Options):  # type: ignore[misc, unused-ignore]
             look.tell()
             return CondensationRequirement.SOFT if look.tokens > look.threshold else None
         except Exception as error:  # fail open: the view as it is
-            logger.warning("cliff: this view could not be measured and is sent as it is (%s)", _place(error))
+            logger.warning("cliff: this view could not be measured and is sent as it is (%s)", place(error))
             return None
 
     def get_condensation(self, view: Any, agent_llm: Any = None) -> Any:
@@ -115,8 +115,8 @@ class CliffMixin(_Options):  # type: ignore[misc, unused-ignore]
                 record(found[1])
                 return found[0]
         except Exception as error:  # fail open: the view as it is; after a request, the simple reset
-            logger.warning("cliff: this view could not be condensed (%s)", _place(error))
-            raise NoCondensationAvailableException(f"cliff failed: {_place(error)}") from error
+            logger.warning("cliff: this view could not be condensed (%s)", place(error))
+            raise NoCondensationAvailableException(f"cliff failed: {place(error)}") from error
         raise NoCondensationAvailableException(
             "cliff: nothing is left to drop but the system prompt, the task and the user's messages"
             if forced
@@ -346,15 +346,6 @@ def _event_id(events: Sequence[Any]) -> str:
     """An id for a condensation that begins with the mark of the newest event then: it tells later which usages
     are of requests before it. The rest is random, since a conversation can be taken back to the same event."""
     return _mark(events[-1]) + str(uuid.uuid4())[_MARK_CHARS:]
-
-
-def _place(error: Exception) -> str:
-    """What failed, and where; an error's own words may hold those of a message."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = "" if trace is None else f" in {Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
-    return type(error).__name__ + where
 
 
 _told: set[tuple[str, str]] = set()

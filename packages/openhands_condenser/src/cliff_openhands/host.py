@@ -1,6 +1,6 @@
 """All that is used of the OpenHands SDK, and what differs between its releases (1.21.0 to 1.58.2).
 
-Only this module and `condenser` import the SDK, which takes seconds: `cliff_openhands` itself does not.
+Whoever imports this module imports the SDK, which takes seconds: `cliff_openhands` itself does not.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from openhands.sdk.agent import AgentBase  # type: ignore[import-not-found]
 from openhands.sdk.context.condenser import (  # type: ignore[import-not-found]
     LLMSummarizingCondenser,
     RollingCondenser,
@@ -18,6 +19,7 @@ from openhands.sdk.context.condenser.base import (  # type: ignore[import-not-fo
 )
 from openhands.sdk.context.view import View  # type: ignore[import-not-found]
 from openhands.sdk.context.view.properties import ALL_PROPERTIES  # type: ignore[import-not-found]
+from openhands.sdk.conversation import BaseConversation  # type: ignore[import-not-found]
 from openhands.sdk.event import (  # type: ignore[import-not-found]
     ActionEvent,
     AgentErrorEvent,
@@ -32,7 +34,9 @@ from openhands.sdk.event import (  # type: ignore[import-not-found]
 
 __all__ = [
     "ActionEvent",
+    "AgentBase",
     "AgentErrorEvent",
+    "BaseConversation",
     "Condensation",
     "CondensationRequirement",
     "CondensationSummaryEvent",

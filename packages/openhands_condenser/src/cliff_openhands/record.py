@@ -9,13 +9,14 @@ import json
 import logging
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+from cliff_openhands.host import AgentBase, BaseConversation
 
 logger = logging.getLogger("cliff_openhands")
 
 FILE = "cliff.jsonl"
-
-_FRAMES = 40
 
 
 def record(entry: dict[str, Any]) -> None:
@@ -45,16 +46,16 @@ def _what(error: Exception) -> str:
 def _folder() -> str | None:
     """Where the conversation that is being condensed is kept; None for one in memory only.
 
-    The SDK tells a condenser neither the conversation nor its folder, so the agent's step, which called it, is
-    asked: its argument `conversation` has it in all releases. Without one (a condenser called by hand) there is
-    the log alone."""
-    frame = sys._getframe(1)
-    for _ in range(_FRAMES):
-        state = getattr(frame.f_locals.get("conversation"), "state", None)
-        folder = getattr(state, "persistence_dir", None)
-        if isinstance(folder, str) and Path(folder).is_dir():
-            return folder
-        if frame.f_back is None:
-            break
+    The SDK tells a condenser neither the conversation nor its folder, and has no other place from which they could
+    be had. So the agent's step, which called it, is asked: the nearest caller that is a method of an agent and has an
+    argument `conversation`, as in all releases that we know. It alone: the step around it may be that of another
+    agent, which runs this one as its tool. Without one (a condenser called by hand) there is the log alone."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if {"self", "conversation"} <= set(frame.f_code.co_varnames):
+            conversation = frame.f_locals.get("conversation")
+            if isinstance(frame.f_locals.get("self"), AgentBase) and isinstance(conversation, BaseConversation):
+                folder = conversation.state.persistence_dir
+                return folder if folder is not None and Path(folder).is_dir() else None
         frame = frame.f_back
     return None

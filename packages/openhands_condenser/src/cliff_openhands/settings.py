@@ -141,19 +141,26 @@ def mend(path: Path) -> None:
     loaded. Its model is the agent's, if ours had none. Raises `SettingsError`."""
     text = _text(path)
     for found in reversed(list(_condensers(text))):
-        its_model, agents = member(text, *found.path, "llm"), member(text, *found.path[:-1], "llm")
+        its_model = member(text, *found.path, "llm")
         if its_model is not None and isinstance(its_model.value, dict):
             llm = text[its_model.start : its_model.end]
-        elif agents is not None and isinstance(agents.value, dict):
-            llm = json.dumps({**agents.value, "usage_id": "condenser"}, ensure_ascii=False)
         else:
-            raise SettingsError(f"{path} has a condenser of ours and no model: it cannot be mended")
+            llm = json.dumps({**_model_around(path, text, found), "usage_id": "condenser"}, ensure_ascii=False)
         text = replaced(text, found, f'{{"kind":"{DEFAULT_KIND}","llm":{llm}}}')
     _write(path, text)
 
 
+def _model_around(path: Path, text: str, found: Member) -> dict[str, Any]:
+    """The model of the agent that has this condenser, alone or in a pipeline."""
+    for depth in range(len(found.path) - 1, -1, -1):
+        model = member(text, *found.path[:depth], "llm")
+        if model is not None and isinstance(model.value, dict):
+            return model.value
+    raise SettingsError(f"{path} has a condenser of ours and no model: it cannot be mended")
+
+
 def _condensers(text: str) -> Iterator[Member]:
-    return (found for found in members(text) if found.path[-1] == "condenser" and _is_ours(found.value))
+    return (found for found in members(text) if _is_ours(found.value))
 
 
 # --- an environment file of the app server --------------------------------------------------------------
@@ -161,19 +168,34 @@ def _condensers(text: str) -> Iterator[Member]:
 BEGIN, END = "# >>> cliff openhands", "# <<< cliff openhands"
 UNENDED = " (the line before had no end)"
 INJECTOR = "cliff_openhands.app_server.CliffAppConversationServiceInjector"
+SERVER_KIND = "OH_APP_CONVERSATION_KIND"
+SERVER_PREFIX = "OH_APP_CONVERSATION_CLIFF_"
 
 
 def server_lines(options: Mapping[str, Any]) -> list[str]:
     """The app server's variables. None of their values needs quotes, which `docker --env-file` would not take off."""
-    lines = [f"OH_APP_CONVERSATION_KIND={INJECTOR}"]
+    lines = [f"{SERVER_KIND}={INJECTOR}"]
     for name, value in options.items():
         shown = str(value).lower() if isinstance(value, bool) else value
-        lines.append(f"OH_APP_CONVERSATION_CLIFF_{name.upper()}={shown}")
+        lines.append(f"{SERVER_PREFIX}{name.upper()}={shown}")
     return lines
+
+
+def server_options(path: Path) -> dict[str, str] | None:
+    """The options in an environment file, as they are written; None where it has nothing of ours.
+
+    Raises `SettingsError` for a file that cannot be read."""
+    lines = _text(path).splitlines() if path.exists() else []
+    if f"{SERVER_KIND}={INJECTOR}" not in lines:
+        return None
+    pairs = (line.split("=", 1) for line in lines if line.startswith(SERVER_PREFIX) and "=" in line)
+    return {name.removeprefix(SERVER_PREFIX).lower(): value for name, value in pairs}
 
 
 def enable_server(path: Path, options: Mapping[str, Any]) -> bool:
     """Put the variables at the end of an environment file, where they override others. Whether anything changed."""
+    if not path.parent.is_dir():
+        raise SettingsError(f"{path} cannot be written: there is no folder {path.parent}")
     text = _text(path) if path.exists() else ""
     rest = _without_lines(text)
     lines = [BEGIN, *server_lines(options), END, ""]

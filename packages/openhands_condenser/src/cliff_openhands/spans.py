@@ -14,10 +14,10 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an object in a JSON text."""
+    """A member of an object in a JSON text, or an item of an array."""
 
     path: tuple[str, ...]
-    """Its name, after those of the members around it."""
+    """Its name, or its place as a text, after those of what is around it."""
     start: int
     """Where its value begins."""
     end: int
@@ -25,8 +25,7 @@ class Member:
 
 
 def members(text: str) -> Iterator[Member]:
-    """All members of a text that is a JSON object, outer ones first; those of objects within arrays too (their
-    path has the place as a text). Raises ValueError for another text."""
+    """All members and items in a text that is a JSON object, outer ones first. Raises ValueError for another text."""
     value, _ = _DECODER.raw_decode(text, _skip(text, 0))
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
@@ -54,8 +53,7 @@ def _members(text: str, at: int, path: tuple[str, ...]) -> Iterator[Member]:
             name, at = _DECODER.raw_decode(text, at)
             at = _skip(text, _skip(text, at) + 1)  # the colon
         value, end = _DECODER.raw_decode(text, at)
-        if opening == "{":
-            yield Member((*path, name), at, end, value)
+        yield Member((*path, name), at, end, value)
         yield from _members(text, at, (*path, name))
         at = _skip(text, end)
         if text[at] == ",":

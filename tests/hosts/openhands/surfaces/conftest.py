@@ -55,7 +55,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         # Its sandboxes have no hook (see `test_app_server`).
         "OH_SANDBOX_AGENT_SERVER_MODULE": "cliff_openhands.agent_server",
         "OH_SANDBOX_BASE_WORKING_DIR": str(folder / "sandboxes"),
-        "OH_APP_CONVERSATION_SANDBOX_STARTUP_TIMEOUT": "300",
+        "OH_APP_CONVERSATION_SANDBOX_STARTUP_TIMEOUT": "600",
     }
     return (
         (app if APP else {})

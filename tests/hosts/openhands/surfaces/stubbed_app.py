@@ -23,7 +23,7 @@ def status(_: Any, process: Any) -> SandboxStatus:
 
 
 sandboxes.ProcessSandboxService._get_process_status = status
-sandboxes.ProcessSandboxService._wait_for_server_ready.__defaults__ = (300,)
+sandboxes.ProcessSandboxService._wait_for_server_ready.__defaults__ = (600,)
 
 
 def without_browser(stock: Any) -> Any:

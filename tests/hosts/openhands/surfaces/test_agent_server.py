@@ -17,14 +17,15 @@ from work import FINISH, TASK, THRESHOLD, assert_condensed, assert_models_own, f
 from kit import Call, ModelServer, Step
 
 STEPS = 28
-SECONDS = 240
+SECONDS = 600
+"""The longest that anything may take: nothing here is about time, and a busy machine imports for minutes."""
 
 
 class Server:
     """A running agent-server."""
 
     def __init__(self, port: int) -> None:
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS)
 
     def wait(self) -> None:
         end = time.monotonic() + SECONDS
@@ -88,7 +89,7 @@ def bare(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
         )
         yield Server(port)
         process.terminate()
-        process.wait(30)
+        process.wait(SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def restartable(programs: Any, environment: Any, bare: Server) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("way", ["hook", "import-modules"])
-def test_a_conversation(way: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_conversation(way: str, request: pytest.FixtureRequest, environment: dict[str, str], tmp_path: Path) -> None:
     """28 steps with parallel calls; closed, opened again, gone on with, deleted."""
     restartable, bare = request.getfixturevalue("restartable"), request.getfixturevalue("bare")
     server = restartable() if way == "hook" else bare
@@ -127,6 +128,8 @@ def test_a_conversation(way: str, request: pytest.FixtureRequest, tmp_path: Path
             server = restartable()
             kept = server.http.get(f"/api/conversations/{identity}").json()["agent"]["condenser"]
             assert (kept["kind"], kept["threshold_tokens"]) == ("CliffCondenser", THRESHOLD)
+            (record,) = Path(environment["OH_CONVERSATIONS_PATH"]).glob(f"{identity.replace('-', '')}/cliff.jsonl")
+            assert len(record.read_text().splitlines()) >= 3
         server.say(identity, "Now look at the writer, too. (marker-8)")
         assert server.finished(identity, model, STEPS + 7)["execution_status"] == "finished"
         assert_models_own(model, STEPS + 7)

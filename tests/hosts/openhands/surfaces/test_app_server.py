@@ -17,7 +17,8 @@ from work import FINISH, TASK, THRESHOLD, assert_condensed, folder, steps
 from kit import ModelServer
 
 STEPS = 28
-SECONDS = 300
+SECONDS = 600
+"""The longest that anything may take: nothing here is about time, and a busy machine imports for minutes."""
 
 
 def free_port() -> int:
@@ -32,7 +33,7 @@ def server(programs: Any) -> Iterator[httpx.Client]:
     port = free_port()
     command = ("-m", "uvicorn", "stubbed_app:app", "--port", str(port))
     number = programs.start(*command, cwd=Path(__file__).parent, env={"CLIFF_OPENHANDS_HOOK": "0"})
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS)
     until(lambda: answers(client), "the server does not answer")
     yield client
     for sandbox in client.get("/api/v1/sandboxes/search").json().get("items", []):
@@ -79,3 +80,12 @@ def test_a_conversation(server: httpx.Client, environment: dict[str, str], tmp_p
     states += list(Path(environment["OH_CONVERSATIONS_PATH"]).glob("**/base_state.json"))
     (condenser,) = [json.loads(path.read_text())["agent"]["condenser"] for path in states]
     assert (condenser["kind"], condenser["threshold_tokens"]) == ("CliffCondenser", THRESHOLD)
+
+
+def test_a_mistaken_option(programs: Any, tmp_path: Path) -> None:
+    """The host would ignore a variable that it does not know."""
+    make = "from cliff_openhands.app_server import CliffAppConversationServiceInjector as Ours; Ours(); print('made')"
+    assert "made" in programs("-c", make, cwd=tmp_path, env={}).output
+    run = programs("-c", make, cwd=tmp_path, env={"OH_APP_CONVERSATION_CLIFF_TRESHOLD_TOKENS": "1"})
+    assert run.status != 0
+    assert "did you mean OH_APP_CONVERSATION_CLIFF_THRESHOLD_TOKENS?" in run.output

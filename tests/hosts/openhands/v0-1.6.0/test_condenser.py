@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from litellm import ModelResponse
 from openhands.controller.state.state import State
 from openhands.core.exceptions import LLMContextWindowExceedError
+from openhands.core.logger import openhands_logger as logger
 from openhands.events.action import AgentFinishAction, CmdRunAction, MessageAction, SystemMessageAction
 from openhands.events.action.agent import CondensationAction, CondensationRequestAction
 from openhands.events.event import Event, EventSource
@@ -290,12 +292,27 @@ def test_the_model_may_ask_for_it() -> None:
         pytest.fail("it condenses again and again")
 
 
-def test_fail_open(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """The host's log, which goes to no other."""
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def test_fail_open(monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture) -> None:
     history = History()
     for _ in range(20):
         history.turn()
-    monkeypatch.setattr(events, "read", lambda *_: 1 / 0)
+
+    def broken(*_: Any) -> Any:
+        raise KeyError("words of a message")
+
+    monkeypatch.setattr(events, "read", broken)
     said = history.condense(condenser())
+    (line,) = [text for text in logged.messages if "could not be condensed" in text]
+    assert "(KeyError in test_condenser.py, line " in line
+    assert "words of a message" not in logged.text
     assert isinstance(said, View)
     assert said.events == history.view.events
     history.add(CondensationRequestAction(), "agent")
@@ -305,17 +322,12 @@ def test_fail_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.action.forgotten
 
 
-def test_a_threshold_that_is_too_small_is_raised_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_threshold_that_is_too_small_is_raised_and_said_once(logged: pytest.LogCaptureFixture) -> None:
     history = History()
     history.person("x y z " * 3_000)
     ours = condenser(threshold_tokens=1_000)
-    logger = __import__("openhands.core.logger", fromlist=["x"]).openhands_logger
-    logger.addHandler(caplog.handler)
-    try:
-        actions = run(history, ours, 20, size=600)
-    finally:
-        logger.removeHandler(caplog.handler)
-    said = [text for text in caplog.messages if "too small" in text]
+    actions = run(history, ours, 20, size=600)
+    said = [text for text in logged.messages if "too small" in text]
     assert len(said) == 1
     assert 1 <= len(actions) <= 5  # not at each turn
 

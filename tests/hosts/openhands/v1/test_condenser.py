@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -388,6 +389,41 @@ def test_without_a_record_it_is_condensed_all_the_same(monkeypatch: pytest.Monke
     assert isinstance(play.condenser.condense(play.view), Condensation)
     (said,) = warnings
     assert "the record of this compaction could not be written" in said
+
+
+def test_a_record_stands_beside_the_events_that_it_is_of(tmp_path: Path) -> None:
+    """It goes to the conversation of the agent that asked: not to one around it, whose agent runs this one as a tool,
+    and to none where a condenser is called by hand."""
+    from conversations import agent
+    from openhands.sdk import Conversation
+
+    made = agent(summarizer(), None)
+    stored, other = (
+        Conversation(agent=made, workspace=str(tmp_path), persistence_dir=str(tmp_path / name), visualizer=None)
+        for name in ("stored", "other")
+    )
+    in_memory = Conversation(agent=made, workspace=str(tmp_path), visualizer=None)
+
+    def step(self: Any, conversation: Any, then: Any) -> Any:
+        return then()
+
+    def by_hand(conversation: Any) -> Any:
+        play, _ = played(20, threshold_tokens=4_000)
+        assert isinstance(play.condenser.condense(play.view), Condensation)
+
+    def folders() -> list[Path]:
+        return [path.parent for path in tmp_path.rglob("cliff.jsonl")]
+
+    by_hand(stored)
+    step(made, in_memory, lambda: by_hand(stored))
+    step(made, stored, lambda: step(made, in_memory, lambda: by_hand(stored)))
+    step("no agent", stored, lambda: by_hand(stored))
+    step(made, "no conversation", lambda: by_hand(stored))
+    assert folders() == []
+    step(made, other, lambda: step(made, stored, lambda: by_hand(other)))
+    assert folders() == [Path(stored.state.persistence_dir)]
+    for conversation in (stored, other, in_memory):
+        conversation.close()
 
 
 @pytest.mark.parametrize("where", ["decision.cliff", "its.size"])

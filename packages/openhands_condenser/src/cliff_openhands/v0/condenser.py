@@ -23,6 +23,7 @@ from cliff_core import CliffConfig, decision, tokens
 from cliff_core.block import MESSAGE_TOKENS, OPENING, BlockWriter, Draft
 from cliff_core.content import Turn
 from cliff_core.tokens import Calibration
+from cliff_openhands.failure import place
 from cliff_openhands.previous import previous
 from cliff_openhands.v0 import events
 from cliff_openhands.v0.config import CliffCondenserConfig
@@ -68,7 +69,7 @@ class CliffCondenser(Condenser):
         except LLMContextWindowExceedError:
             raise
         except Exception as error:
-            logger.warning("cliff: the history is sent as it is: it could not be condensed (%r)", error, exc_info=True)
+            logger.warning("cliff: the history is sent as it is: it could not be condensed (%s)", place(error))
         if view.unhandled_condensation_request:  # what the host does with it by default
             return ConversationWindowCondenser().get_condensation(view)
         return view
