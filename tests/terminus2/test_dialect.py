@@ -62,6 +62,52 @@ def test_a_reply_that_the_host_could_not_read_is_a_thought() -> None:
     assert not [c for c in DIALECT.parse({"role": "assistant", "content": broken}).contents if isinstance(c, ToolCall)]
 
 
+@pytest.mark.parametrize(
+    ("text", "keystrokes"),
+    [
+        # It waits, or is done: no keystrokes to be seen, in either format.
+        ("<response>\n<analysis>A</analysis>\n<plan>P</plan>\n<commands>\n</commands>\n</response>", []),
+        ('<response><analysis>A</analysis><plan>P</plan><keystrokes duration="5"></keystrokes></response>', [""]),
+        ('{"analysis": "A", "plan": "P", "commands": []}', []),
+        # Read or repaired by the hosts, but no JSON as a whole.
+        ('Here: {"analysis": "A", "plan": "P", "commands": [{"keystrokes": "ls\\n"}]} or {"a": 1}', ["ls\n"]),
+        ('{"analysis": "A", "plan": "P", "commands": [{"keystrokes": "ls\\n"}]', ["ls\n"]),
+        # What is typed has the other format.
+        ('{"analysis": "A", "plan": "P", "commands": [{"keystrokes": "echo \'<plan>no</plan>\'\\n"}]}', ["echo"]),
+        ('<analysis>A</analysis><plan>P</plan><keystrokes>echo \'{"plan": "no"}\'\n</keystrokes>', ["echo"]),
+    ],
+)
+def test_analysis_and_plan_are_thoughts_in_every_reply(text: str, keystrokes: list[str]) -> None:
+    message = TerminusDialect(lambda _: keystrokes).parse({"role": "assistant", "content": text})
+    thoughts = [content.text for content in message.contents if isinstance(content, Thought)]
+    assert thoughts == ["A", "P"]
+    typed = [content.arguments for content in message.contents if isinstance(content, ToolCall)]
+    assert typed == [keys for keys in keystrokes if keys]
+
+
+def test_a_json_string_is_decoded() -> None:
+    text = r'{"analysis": "a \"quoted\"\nline, \u00e9", "plan": "an \escape", "commands": []}'
+    message = DIALECT.parse({"role": "assistant", "content": text})
+    thoughts = [content.text for content in message.contents if isinstance(content, Thought)]
+    assert thoughts == ['a "quoted"\nline, \u00e9', r"an \escape"]  # no JSON: as it was written
+
+
+@pytest.mark.parametrize(
+    ("piece", "thought"), [("<plan>", None), ("<analysis></plan>", None), ('{"plan": "', "{"), ('"plan": "\\\\', "\\")]
+)
+def test_a_model_that_repeats_itself(piece: str, thought: str | None) -> None:
+    """A search that begins anew at each opening would not come to an end."""
+    text = piece * 50_000
+    message = DIALECT.parse({"role": "assistant", "content": text})
+    assert [content.text for content in message.contents if isinstance(content, Thought)] == [thought or text]
+
+
+def test_half_a_character_stays_as_it_was_written() -> None:
+    """Decoded it could not be sent: no request with such a block would leave the host."""
+    for text in (reply("ls\n", analysis="\ud83d"), reply("echo \udc00\n")):
+        assert DIALECT.parse({"role": "assistant", "content": text}).contents == (Thought(text),)
+
+
 def test_reasoning_is_a_thought_of_its_own() -> None:
     message = DIALECT.parse({"role": "assistant", "content": reply("ls\n"), "reasoning_content": "Hm."})
     assert Thought("Hm.") in message.contents
@@ -171,6 +217,13 @@ def test_a_line_wider_than_the_terminal_goes_on_in_the_next_row() -> None:
     rows = "\n".join(shown[at : at + 160] for at in range(0, len(shown), 160))
     kept, _ = without_echo(f"# cat > a <<E\n{rows}\n> E\n#", [f"cat > a <<E\n{long}\nE\n"])
     assert kept == "# cat > a <<E\n#"
+
+
+def test_a_space_at_the_end_of_a_full_row_is_not_shown() -> None:
+    """As a real tmux of 20 columns gives it."""
+    screen = "# cat > f\naaaa bbbb cccc dddd\neeee ffff\n# cat > g <<E\n> aaaa bbbb cccc dd\neeee ffff\n> E\n#"
+    typed = ["cat > f\naaaa bbbb cccc dddd eeee ffff\n", "C-d", "cat > g <<E\naaaa bbbb cccc dd eeee ffff\nE\n"]
+    assert without_echo(screen, typed)[0] == "# cat > f\n# cat > g <<E\n#"
 
 
 def test_output_of_several_commands_in_one_stays() -> None:

@@ -15,6 +15,7 @@ from cliff_terminus2.options import read
 from cliff_terminus2.session import LEAST_BYTES, Off, Request, Session
 
 LOGGER = logging.getLogger("test")
+REJECTED = {"tokens": 2_850, "source": "rejection"}
 TASK = "You are an AI assistant.\n\nTask Description:\nFind it.\n"
 
 
@@ -131,6 +132,27 @@ def test_the_threshold_and_its_source() -> None:
     assert Talk().session.record()["threshold"] == {"tokens": 32_000, "source": "default"}
 
 
+def test_the_source_is_that_of_the_smallest_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """The model's window, unless the provider took less; the log has the threshold that holds."""
+    dialect, options = TerminusDialect(typed), read({}, {})
+    with caplog.at_level("INFO", "test"):
+        session = Session(Chat(), options, dialect, cut, LOGGER, [{"at": 0, "kind": "limit", "value": 10_000}])
+    assert "cliff is on: threshold 9500 tokens (window)" in caplog.text
+    assert session.record()["threshold"] == {"tokens": 9_500, "source": "window"}
+    talk = Talk()
+    talk.session = session
+    talk.chat = session.chat
+    talk.go_on(12)
+    for limit, threshold in ((60_000, {"tokens": 9_500, "source": "window"}), (3_000, REJECTED)):
+        smaller = session.smaller(session.request(output(12)), limit)
+        assert smaller is not None
+        talk.send(smaller)
+        talk.turn += 1
+        talk.answer(smaller, reply(talk.turn))
+        talk.say(output(13))
+        assert session.record()["threshold"] == threshold
+
+
 def test_a_rejection_drops_turns_first_and_is_not_forgotten() -> None:
     talk = Talk(threshold_tokens=50_000)
     talk.go_on(12)
@@ -147,7 +169,7 @@ def test_a_rejection_drops_turns_first_and_is_not_forgotten() -> None:
     talk.go_on(12)
     record = talk.session.record()
     assert record["rejections"] == 1
-    assert record["threshold"] == {"tokens": 2_850, "source": "rejection"}
+    assert record["threshold"] == REJECTED
     assert [cliff["reason"] for cliff in record["cliffs"]][:2] == ["forced", "limit"]
     assert record["cliffs"][0]["number"] == 1
 
@@ -305,6 +327,20 @@ def test_a_list_that_another_hand_changed_is_taken_as_it_is(caplog: pytest.LogCa
     assert "changed by another hand" in caplog.text
     assert talk.chat._messages == kept
     assert request.prompt == output(15)
+
+
+def test_equal_copies_are_the_same_messages(caplog: pytest.LogCaptureFixture) -> None:
+    """Some hand between the host and us copies the list: the conversation goes on."""
+    talk, copied = Talk(threshold_tokens=4_000), Talk(threshold_tokens=4_000)
+    with caplog.at_level("WARNING", "test"):
+        for _ in range(20):
+            talk.go_on(1)
+            copied.go_on(1)
+            copied.chat._messages = [dict(message) for message in copied.chat._messages]
+    assert not caplog.records
+    assert copied.sent == talk.sent
+    assert copied.session.record() == talk.session.record()
+    assert copied.session.messages() == copied.whole
 
 
 def test_off_sends_what_it_is_given() -> None:

@@ -101,7 +101,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any], int | None]] = {
 
 @pytest.fixture(scope="module")
 def ended(command_line: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]:
-    """All runs, three at a time: most of a run is waiting for the terminal."""
+    """All runs, five at a time: a run is 18 s of waiting for the terminal and 2 s of work."""
     servers = {
         name: ModelServer(script.Agent(options["parser_name"]), context_limit=limit).start()
         for name, (_, _, options, limit) in RUNS.items()
@@ -114,7 +114,7 @@ def ended(command_line: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         done = command_line(*command(host, folder, servers[name], model, options), cwd=folder, env=env)
         return Ended(servers[name], done.status, done.output, folder)
 
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(5) as pool:
         found = dict(zip(RUNS, pool.map(run, RUNS), strict=True))
     yield found
     for server in servers.values():

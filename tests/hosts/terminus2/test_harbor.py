@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from itertools import pairwise
@@ -12,8 +13,10 @@ import agents
 import checks
 import command_line
 import pytest
+import yaml
 from harbor.agents.terminus_2.terminus_2 import Terminus2
 from harbor.llms.base import ContextLengthExceededError
+from harbor.models.agent.context import AgentContext
 from harbor.models.trajectories import Trajectory
 
 from cliff_core.block import OPENING
@@ -221,6 +224,57 @@ def test_off_and_native(model_server: Any, tmp_path: Path) -> None:
     assert agent.options.enable_summarize
     assert agent.options.summarizer == "native"
     assert agents.harbor(CliffTerminus2, model_server([]), tmp_path).options.enable_summarize is False
+
+
+def test_a_run_that_is_cancelled_leaves_its_record(model_server: Any, tmp_path: Path) -> None:
+    """As Harbor does when the time is up."""
+    server = model_server(agents.steps(40))
+    agent = agents.harbor(CliffTerminus2, server, tmp_path, store_all_messages=True, **SMALL)
+    context = AgentContext()
+
+    async def run() -> None:
+        task = asyncio.ensure_future(agent.run(agents.TASK, None, context))
+        reached = asyncio.Event()
+
+        async def alive() -> bool:
+            if len(server.answered) == 24:
+                reached.set()
+                await asyncio.Event().wait()
+            return True
+
+        agent._session.is_session_alive = alive
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    cliffs = checks.assert_cliffs(server, least=2)
+    assert [cliff["request"] for cliff in context.metadata["cliff"]["cliffs"]] == cliffs
+    assert context.metadata["cliff"]["requests"] == 24
+    assert len(context.metadata["all_messages"]) == 48
+    assert len([step for step in trajectory(tmp_path / "trajectory.json").steps if step.source == "agent"]) == 24
+
+
+def test_a_merged_block_keeps_the_roles_alternating(model_server: Any, tmp_path: Path) -> None:
+    server = model_server(agents.steps(30))
+    context = agents.run_harbor(agents.harbor(CliffTerminus2, server, tmp_path, cliff_merge_block=True, **SMALL))
+    cliffs = kit_checks.cliffs_of(server.requests)
+    assert [cliff["request"] for cliff in context.metadata["cliff"]["cliffs"]] == cliffs
+    assert len(cliffs) >= 3
+    kit_checks.assert_append_only(server.requests, cliffs)
+    task = server.requests[0].messages[0]["content"]
+    for request in server.requests:
+        roles = [message["role"] for message in request.messages]
+        assert roles == (["user", "assistant"] * len(roles))[: len(roles)]
+        assert request.messages[0]["content"].startswith(task)
+
+
+def test_a_job_file_may_say_off_without_quotes() -> None:
+    """YAML reads that as false."""
+    assert CliffTerminus2.parse_options(yaml.safe_load("summarizer: off")).summarizer == "off"
+    with pytest.raises(ValueError, match="'cliff', 'native' or 'off'"):
+        CliffTerminus2.parse_options({"summarizer": True})
 
 
 # --- rejections -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from terminal_bench.llms.base_llm import ContextLengthExceededError
 
 from cliff_core import ConfigError
 from cliff_core.block import OPENING
-from cliff_terminus2.terminal_bench import CliffTerminus2
+from cliff_terminus2.terminal_bench import HOST_NAMES, CliffTerminus2
 from kit import Status, Step
 
 command_line.declare()
@@ -114,6 +115,11 @@ def test_options(model_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliffTerminus2.name() == "terminus-2-cliff"
 
 
+def test_the_hosts_own_options_are_known() -> None:
+    own = set(inspect.signature(Terminus2).parameters) - {"kwargs"}
+    assert own | {"version", "prompt_template", "no_rebuild"} == set(HOST_NAMES)
+
+
 @pytest.mark.parametrize("summarizer", ["cliff", "off"])
 def test_a_task_that_never_fits_has_the_class_that_the_harness_expects(summarizer: str, model_server: Any) -> None:
     """`RetryError` whose last exception is exactly the host's (harness.py: CONTEXT_LENGTH_EXCEEDED)."""
@@ -154,6 +160,35 @@ def test_live_turns_shrink_to_none_then_the_observation_is_cut(model_server: Any
             assert logged.startswith(front)
             assert logged.endswith(back.partition("]\n")[2])
     assert not server.problems
+
+
+def test_when_nothing_fits_any_more_logs_and_record_are_whole(model_server: Any, tmp_path: Path) -> None:
+    """The task ends in the middle, with a prompt that was cut and was rejected all the same."""
+    server = model_server(agents.steps(14))
+    server.on_reply = lambda request: setattr(server, "context_limit", 400) if len(server.answered) == 6 else None
+    with pytest.raises(RetryError):
+        run(agents.terminal_bench(CliffTerminus2, server), tmp_path, agents.SyncScreen(lines=80))
+    assert "interior bytes omitted" in server.requests[-1].messages[-1]["content"]
+    logged = (tmp_path / "episode-6/prompt.txt").read_text()
+    assert logged == server.requests[6].messages[-1]["content"]
+    assert "interior bytes omitted" not in logged
+    record = json.loads((tmp_path / "cliff.json").read_text())
+    assert record["requests"] == 6
+    assert record["rejections"] == len(server.requests) - 6
+
+
+def test_the_record_is_written_as_the_task_goes_on(model_server: Any, tmp_path: Path) -> None:
+    """The harness gives up an agent that runs out of time, and asks it for nothing."""
+    server = model_server(agents.steps(8))
+    seen: list[int] = []
+
+    def look(request: Any) -> None:
+        record = tmp_path / "cliff.json"
+        seen.append(json.loads(record.read_text())["requests"] if record.exists() else 0)
+
+    server.on_reply = look
+    run(agents.terminal_bench(CliffTerminus2, server), tmp_path)
+    assert seen == list(range(8))
 
 
 def test_a_limit_that_nobody_declared(model_server: Any) -> None:

@@ -7,13 +7,16 @@ calls, and the terminal's output is their common result; the host's own sentence
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cliff_core import dialect
 from cliff_core.content import Content, Message, Note, Opaque, ToolResult, looks_failed
 from cliff_core.signature import inline_bodies
-from cliff_core.traces import terminus
+from cliff_core.traces.terminus import TOOL
 
 _CHAT, _TEXT = dialect("chat"), dialect("chat-text")
 
@@ -76,14 +79,16 @@ class TerminusDialect:
             return []
 
     def _reply(self, message: Mapping[str, Any], text: str) -> Message:
-        known = [(terminus.TOOL, keys) for keys in self.keystrokes(text) if keys.strip()]
-        read = terminus.reply(text, known)
-        said = read.get("_cliff")
-        if said is None or not (known or said["thought"]):
+        typed = [keys for keys in self.keystrokes(text) if keys.strip()]
+        thoughts = list(_thoughts(text))
+        if not (typed or thoughts) or _SURROGATE.search("".join((*typed, *thoughts))):
             return _CHAT.parse(message)
         # Nothing is open: no API pairs them, and the one output of all (the last one's) stands in the same turn.
-        calls = [{**call, "answered": False} for call in said["calls"]] if known else []
-        return _TEXT.parse({**message, "_cliff": {"thought": said["thought"], "calls": calls}})
+        calls = [
+            {"name": TOOL, "arguments": keys, "id": f"call_{number}", "answered": False}
+            for number, keys in enumerate(typed, 1)
+        ]
+        return _TEXT.parse({**message, "_cliff": {"thought": thoughts, "calls": calls}})
 
     def canonical(self, message: Mapping[str, Any]) -> Any:
         return _CHAT.canonical(message)
@@ -96,6 +101,34 @@ class TerminusDialect:
 
     def merge_block(self, message: Mapping[str, Any], text: str) -> dict[str, Any] | None:
         return _CHAT.merge_block(message, text)
+
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""Half of a character, from an escape in JSON: nobody can send it, so such a reply stays as it was written."""
+
+_PROSE = ("analysis", "plan")
+_FIELD = re.compile(r'"(analysis|plan)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+
+
+def _thoughts(text: str) -> Iterator[str]:
+    """Analysis and plan of a reply, of one that the host repairs or refuses as well. They stand before the keystrokes,
+    which may contain the other format."""
+    tag = min((at for name in _PROSE if (at := text.find(f"<{name}>")) >= 0), default=len(text))
+    field = _FIELD.search(text)
+    if field is not None and field.start() < tag:
+        said = dict(reversed(_FIELD.findall(text)))  # the first of each
+        for name, words in said.items():
+            with suppress(ValueError):  # no JSON: as it was written
+                said[name] = json.loads(f'"{words}"', strict=False)
+    else:
+        said = {name: _between(text, f"<{name}>", f"</{name}>") for name in _PROSE}
+    yield from filter(None, (said.get(name, "").strip() for name in _PROSE))
+
+
+def _between(text: str, opening: str, closing: str) -> str:
+    """What stands between the first `opening` and the next `closing`; nothing without both."""
+    found, end, _ = text.partition(opening)[2].partition(closing)
+    return found if end else ""
 
 
 def _said(text: str, typed: Sequence[str]) -> Iterator[Content]:
@@ -179,6 +212,8 @@ def _ends(rows: Sequence[str], start: int, line: str) -> int:
     line = line.rstrip()
     shown = ""
     for row in range(start, len(rows)):
+        while shown and not line.startswith(shown + rows[row]) and line.startswith(shown + " "):
+            shown += " "  # tmux leaves out the spaces at the end of a row
         shown += rows[row]
         if shown.rstrip() == line:
             return row + 1

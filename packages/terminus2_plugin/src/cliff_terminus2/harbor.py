@@ -11,7 +11,7 @@ from harbor.agents.terminus_2.terminus_2 import Terminus2, Terminus2Options
 from harbor.llms.base import ContextLengthExceededError, LLMResponse
 from harbor.llms.lite_llm import LiteLLM
 from harbor.models.trajectories import Step
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from cliff_core import CliffConfig, ConfigError
 from cliff_core.overflow import rejection
@@ -36,6 +36,12 @@ class _Options(Terminus2Options):
     summarizer: Summarizer | None = Field(
         default=None, description="cliff (default), native (Harbor's own) or off; off too with enable_summarize=false."
     )
+
+    @field_validator("summarizer", mode="before")
+    @classmethod
+    def _unquoted(cls, value: Any) -> Any:
+        """In a job file YAML reads `off` as false."""
+        return "off" if value is False else value
 
     @model_validator(mode="after")
     def _settle(self) -> _Options:

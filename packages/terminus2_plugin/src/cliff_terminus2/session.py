@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cliff_core import Cliff, Compactor, Fact, View, tokens
+from cliff_core.decision import LIMIT_SHARE, effective_threshold
 from cliff_terminus2.dialect import PART, Mark, Said, TerminusDialect
 from cliff_terminus2.options import Options
 
@@ -86,11 +88,12 @@ class Session(Off):
         self._parts: tuple[Mark, ...] = ()
         """`PART` once the pending prompt had to become a turn of its own."""
         self._open: Request | None = None
-        self._threshold = options.config.threshold_tokens
+        self._window = min((fact["value"] for fact in facts if fact["kind"] == "limit"), default=None)
+        self._threshold = effective_threshold(options.config, 0, self._window)
         logger.info(
             "cliff is on: threshold %d tokens (%s), preset %s, tokenizer %s",
             self._threshold,
-            options.source,
+            self._source(),
             options.config.preset_name,
             tokens.vocabulary().name,
         )
@@ -167,7 +170,7 @@ class Session(Off):
         later = len(self._whole_history()) + 1  # no second cliff in this request for what it has just taught
         facts.append({"at": later, "kind": "limit", "value": min([limit or rejected, *limits])})
         rest = rejected - tokens.count(self._pending["content"])
-        for share in (1.25, 0.75, 0.5, 0.25):
+        for share in (1.25, 0.75, 0.5, 0.25):  # a forced cliff aims at a quarter less than what it is told
             forced = {"at": before, "kind": "forced", "value": max(1, int(share * rest))}
             compactor = Compactor(self.dialect, self.options.config, [*facts, forced])
             view = self._parted(compactor, rejected)
@@ -209,7 +212,7 @@ class Session(Off):
     def _take(self) -> None:
         """Take in what the host appended since the last look."""
         found = self.chat._messages
-        if len(found) < len(self._seen) or any(a is not b for a, b in zip(self._seen, found, strict=False)):
+        if len(found) < len(self._seen) or any(a is not b and a != b for a, b in zip(self._seen, found, strict=False)):
             self._logger.warning("cliff: the host's messages were changed by another hand; they are compacted anew")
             self._history, self._seen, self._whole, self._open = [], [], {}, None
             self.compactor = Compactor(self.dialect, self.options.config, _of_the_model(self.compactor.facts))
@@ -256,14 +259,9 @@ class Session(Off):
     def record(self) -> dict[str, Any]:
         """What goes into the host's result, ready for JSON. `request` of a cliff counts answered requests from 1."""
         config = self.options.config
-        source = self.options.source
-        if self._threshold > config.threshold_tokens:
-            source = "raised"
-        elif self._threshold < config.threshold_tokens:
-            source = "rejection" if self.rejections else "window"
         return {
             "summarizer": "cliff",
-            "threshold": {"tokens": self._threshold, "source": source},
+            "threshold": {"tokens": self._threshold, "source": self._source()},
             "options": config.as_dict(),
             "tokenizer": tokens.vocabulary().name,
             "requests": self.requests,
@@ -271,6 +269,14 @@ class Session(Off):
             "cut_prompts": self.cut_prompts,
             "cliffs": json.loads(json.dumps(self.cliffs)),
         }
+
+    def _source(self) -> str:
+        """Where the threshold in force came from."""
+        asked = self.options.config.threshold_tokens
+        limit = min((fact["value"] for fact in self.compactor.facts if fact["kind"] == "limit"), default=None)
+        if limit is not None and self._threshold == math.floor(LIMIT_SHARE * limit) != asked:
+            return "window" if limit == self._window else "rejection"
+        return "raised" if self._threshold > asked else self.options.source
 
 
 def _of_the_model(facts: Iterable[Fact]) -> list[Fact]:

@@ -97,8 +97,7 @@ class CliffTerminus2(Terminus2):
         host = {name: value for name, value in kwargs.items() if name not in NAMES}
         super().__init__(model_name=model_name, **host)
         if self._options.summarizer != "native":
-            settings = {name: host[name] for name in ("temperature", "api_base") if name in host}
-            self._llm = _Model(model_name=model_name, **settings)
+            self._llm.__class__ = _Model
         self._conversation: Off | None = None
         self._conversation_of: Any = None
         self._record_path: Path | None = None
@@ -151,22 +150,25 @@ class CliffTerminus2(Terminus2):
     def _asked(self, chat: Any, prompt: str, paths: tuple[Any, Any, Any], instruction: str, session: Any) -> str:
         conversation = self._of(chat)
         request = conversation.request(prompt)
-        while True:
-            try:
-                answer: str = super()._query_llm(chat, request.prompt, paths, instruction, session)
-            except _NothingLeft:
-                raise
-            except _Rejected as rejected:
-                found = rejection(rejected.error)
-                smaller = conversation.smaller(request, found.limit if found else None)
-                if smaller is None:
-                    raise _NothingLeft(rejected.error) from rejected.error
-                request = smaller
-                continue
-            conversation.answered(request)
+        try:
+            while True:
+                try:
+                    answer: str = super()._query_llm(chat, request.prompt, paths, instruction, session)
+                except _NothingLeft:
+                    raise
+                except _Rejected as rejected:
+                    found = rejection(rejected.error)
+                    smaller = conversation.smaller(request, found.limit if found else None)
+                    if smaller is None:
+                        raise _NothingLeft(rejected.error) from rejected.error
+                    request = smaller
+                else:
+                    conversation.answered(request)
+                    return answer
+        finally:
             if request.prompt != prompt and paths[1] is not None:
                 paths[1].write_text(prompt)  # the log has the whole of it
-            return answer
+            self._write()  # a task that runs out of time ends without a word
 
     def _unwind_messages_to_free_tokens(self, chat: Any, target_free_tokens: int = 4000) -> None:
         """What the host does first when a request was too long."""
@@ -187,15 +189,12 @@ class CliffTerminus2(Terminus2):
         if self._conversation is None or self._conversation_of is not chat:
             self._conversation_of = chat
             if self._options.summarizer == "cliff":
-                dialect = TerminusDialect(
-                    lambda text: [c.keystrokes for c in self._parser.parse_response(text).commands]
-                )
+                dialect = TerminusDialect(self._keystrokes)
                 self._conversation = Session(
                     chat, self._options, dialect, self._limit_output_length, self._logger, self._window(), self._cliff
                 )
             else:
                 self._conversation = Off(self._options)
-            self._write()
         return self._conversation
 
     def _keystrokes(self, text: str) -> list[str]:
@@ -214,7 +213,6 @@ class CliffTerminus2(Terminus2):
         marker = "Cliff {number}: {tokens_before} -> {tokens_after} tokens".format(**cliff)
         if self._terminal is not None:
             self._record_asciinema_marker(marker, self._terminal)
-        self._write()
 
     def _recorded(self) -> dict[str, Any]:
         return (self._conversation or Off(self._options)).record()
