@@ -375,6 +375,13 @@ def test_complete_has_no_marker_of_its_own(made: ToolCall, room: int) -> None:
 
 @given(NAMES, OBJECTS, ROOMS)
 def test_an_object_and_its_json_are_one(name: str, arguments: dict[str, Any], room: int) -> None:
+    """But for half a surrogate pair, which JSON text can hold as an escape alone."""
+    with contextlib.suppress(UnicodeEncodeError):
+        json.dumps(arguments, ensure_ascii=False).encode()
+        check_one(name, arguments, room)
+
+
+def check_one(name: str, arguments: dict[str, Any], room: int) -> None:
     made = ToolCall(name, arguments)
     sent = ToolCall(name, json.dumps(arguments))
     shown = ToolCall(name, json.dumps(arguments, ensure_ascii=False, indent=1))
@@ -496,3 +503,20 @@ def test_a_large_argument_takes_no_time(text: str) -> None:
         made = ToolCall("bash", arguments)
         assert len(signature(made, 150).text) <= 150
         paths(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text", "named"),
+    [
+        ("bash", r'{"command":"echo \ud83d"}', r"bash echo \ud83d [25 chars]", []),
+        ("bash", r'{"command":"echo \ud83d\ude00"}', "bash echo 😀", []),
+        ("Write", r'{"content":"x \uDC00", "file_path":"/a/b.py"}', "Write /a/b.py [45 chars]", ["/a/b.py"]),
+        ("bash", r'{"command":"cat \\ud83d x.py"}', r"bash cat \ud83d x.py", ["x.py"]),
+    ],
+)
+def test_arguments_with_half_a_character_stay_as_they_were_written(name, arguments, text, named):
+    """Decoded, they could not be sent: a client fails to encode them."""
+    call = ToolCall(name, arguments)
+    assert signature(call, 150).text == text
+    assert list(paths(call)) == named
+    text.encode()

@@ -672,6 +672,18 @@ _JSON_TARGET = re.compile(
 )
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _encodable(value: Any) -> bool:
+    """Whether a value can be sent: not with half a surrogate pair, which its JSON text can hold as an escape."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _arguments(call: ToolCall) -> Mapping[str, Any] | str:
     """The arguments as an object, if they are one: parsed if they were sent as text, and without a
     wrapper (Responses' `{"action": {…}}`, or `{"input": {…}}` and the like)."""
@@ -684,7 +696,7 @@ def _arguments(call: ToolCall) -> Mapping[str, Any] | str:
             parsed = json.loads(text, strict=False)
         except (ValueError, RecursionError):
             return text
-        if not isinstance(parsed, dict):
+        if not isinstance(parsed, dict) or (_SURROGATE.search(text) and not _encodable(parsed)):
             return text
         arguments = parsed
     action = arguments.get("action")
