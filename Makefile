@@ -2,7 +2,7 @@
 # and install into an environment in this folder what the target needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-3.12 test-3.13 test-wheel-3.11 lint bench bench-defaults authors \
+.PHONY: help demo test test-3.12 test-3.13 test-wheel-3.11 coverage lint bench bench-defaults authors \
     test-hosts test-clients
 
 IN_ENV := scripts/in-env 3.12 .venv
@@ -18,16 +18,19 @@ demo: ## replay the recorded session of examples/, show the table, write the plo
 	    --threshold 16000 --plot demo.png
 	@echo "The plot is in $(CURDIR)/demo.png"
 
-test: test-3.12 test-3.13 test-wheel-3.11 ## all tests on Python 3.12 and 3.13, those of the core's wheel on 3.11
+test: test-3.12 test-3.13 test-wheel-3.11 ## all tests on Python 3.12 and 3.13, those of the wheels of core and proxy on 3.11
 
 test-3.12: authors
-	HYPOTHESIS_PROFILE=$(PROFILE) $(IN_ENV) --group test pytest -n auto --dist worksteal --cov
+	HYPOTHESIS_PROFILE=$(PROFILE) $(IN_ENV) --group test pytest -n auto --dist worksteal
 
 test-3.13:
 	HYPOTHESIS_PROFILE=quick scripts/optional 3.13 scripts/in-env 3.13 .venv-3.13 --group test pytest -n auto --dist worksteal
 
 test-wheel-3.11:
 	HYPOTHESIS_PROFILE=quick scripts/optional 3.11 scripts/test-wheel 3.11
+
+coverage: ## the tests on Python 3.12 with coverage, which takes twice the time
+	HYPOTHESIS_PROFILE=dev $(IN_ENV) --group test pytest -n auto --dist worksteal --cov
 
 lint: ## ruff (lint and format) and mypy
 	$(IN_ENV) --group lint ruff check

@@ -27,9 +27,10 @@ EXPECTS = "a Codex rollout (JSON lines of `type` and `payload`)"
 ABORTED = "aborted"
 """What Codex sends as the output of a call that has none."""
 
-_LINES = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted"})
-_UNSENT = frozenset({"ghost_snapshot", "other"})
-_COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
+# Tuples: what is looked up in them can be any JSON value, and a list or an object has no hash.
+_LINES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
+_UNSENT = ("ghost_snapshot", "other")
+_COMPACTIONS = ("compaction", "compaction_summary", "context_compaction")
 _OUTPUTS = {
     "function_call": "function_call_output",
     "local_shell_call": "function_call_output",
