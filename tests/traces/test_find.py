@@ -278,7 +278,7 @@ def test_stream_that_breaks_off() -> None:
     assert sse.response("") == {}
 
 
-@pytest.mark.parametrize("value", [[], {}, [[]], None, 1, True, 1.5, "session", ""])
+@pytest.mark.parametrize("value", [[], {}, [[]], None, 1, True, 1.5, "event", ""])
 @pytest.mark.parametrize("key", ["type", "kind", "role", "schema_version", "trajectory_format", "request", "history"])
 def test_any_value_where_a_format_is_looked_for(key: str, value: Any, tmp_path: Path) -> None:
     """A list has no hash: recognising a format must not need one."""
