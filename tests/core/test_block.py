@@ -309,6 +309,23 @@ def test_only_the_newest_provider_compaction_is_pinned_and_turns_before_it_have_
     )
 
 
+def test_a_late_result_of_a_call_before_a_compaction_is_left_out():
+    """It would stand under another call, as if it were that one's."""
+    written = block(
+        model(ToolCall("ls", {"path": "a"}, id="a"), ToolCall("ls", {"path": "c"}, id="c")),
+        tool(ToolResult("of c", "c")),
+        model(Opaque("compaction", 50, pin=True)),
+        model(ToolCall("ls", {"path": "b"}, id="b")),
+        tool(ToolResult("of b", "b")),
+        tool(ToolResult("of a", "a")),
+        model(Thought("live")),
+        preset="default",
+        cut=2,
+        path_index_chars=0,
+    )
+    assert written.text == OPENING + "<turn 2>\n<call>ls b</call>\n<result>of b</result>\n"
+
+
 def test_unknown_blocks_stay_out():
     written = block(
         model(Opaque("hologram", 7), Thought("t")),

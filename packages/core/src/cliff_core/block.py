@@ -163,7 +163,8 @@ class BlockWriter:
             _join_late(turns[:cut], pins)
         first = max(since, compaction[0]) if compaction else since
         window = turns[first:cut]
-        paired, _ = pair(window)
+        # A result whose call stands before a compaction has no place of its own in the block.
+        paired = pair(turns[since:cut])[0][first - since :]
         before = [OPENING]
         if config.path_index_chars:
             index = self._path_index(digests, carried_paths)
