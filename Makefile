@@ -8,7 +8,7 @@ SHELL := /bin/bash
 IN_ENV := scripts/in-env 3.12 .venv
 
 # Examples a property: 1000 in CI, 100 at a desk, 50 on the other Pythons (tests/conftest.py).
-PROFILE := $(if $(filter true,$(CI)),ci,dev)
+export HYPOTHESIS_PROFILE := $(if $(filter true,$(CI)),ci,dev)
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1: \2/p' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ demo: ## replay the recorded session of examples/, show the table, write the plo
 test: test-3.12 test-3.13 test-wheel-3.11 ## all tests on Python 3.12 and 3.13, those of the wheels of core and proxy on 3.11
 
 test-3.12: authors
-	HYPOTHESIS_PROFILE=$(PROFILE) $(IN_ENV) --group test pytest -n auto --dist worksteal
+	$(IN_ENV) --group test pytest -n auto --dist worksteal
 
 test-3.13:
 	HYPOTHESIS_PROFILE=quick scripts/optional 3.13 scripts/in-env 3.13 .venv-3.13 --group test pytest -n auto --dist worksteal

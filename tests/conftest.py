@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 # HYPOTHESIS_PROFILE chooses one. No deadlines: a busy machine is not a failure.
 SLOW = [HealthCheck.too_slow]
 settings.register_profile("dev", max_examples=100, deadline=None, suppress_health_check=SLOW)
-settings.register_profile("quick", settings.get_profile("dev"), max_examples=50)
+# The same examples each time where a failure stops a landing; new ones are found at a desk.
+settings.register_profile("quick", settings.get_profile("dev"), max_examples=50, derandomize=True, print_blob=True)
 settings.register_profile("ci", settings.get_profile("dev"), max_examples=1000, derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
