@@ -281,29 +281,17 @@ class Ledger(Account):
             return 0
         found = 0
         for text, its in zip(counted(first.contents)[0], counted(second.contents)[0], strict=False):
-            length = _beginning(text, its)
+            length = common(text, its)
             found += sum(self._meter.count_many([text[:length]]))
             if length < max(len(text), len(its)):
                 break
         return found
 
 
-def common(one: list[Any], other: list[Any]) -> int:
-    """How many messages both begin with. Slices are compared whole, by identity first."""
+def common(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many messages, or characters, both begin with. Slices are compared whole, by identity first."""
     if one == other[: len(one)]:  # the usual case: appended to
         return len(one)
-    least, most = 0, min(len(one), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[least:middle] == other[least:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
-
-
-def _beginning(one: str, other: str) -> int:
-    """How many characters both begin with."""
     least, most = 0, min(len(one), len(other))
     while least < most:
         middle = (least + most + 1) // 2
