@@ -129,7 +129,7 @@ class Relay:
             return await self._pass(request, route, pieces, f"failed; {why}")
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         del pieces
-        prepared = await self.work.prepare(request, route, body, route.api or "chat")
+        prepared = await self.work.prepare(request.headers, route, body, route.api or "chat")
         return await self._exchange(Exchange(request, route, body, prepared))
 
     async def _exchange(self, exchange: Exchange) -> web.StreamResponse:

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from cliff_core import CliffConfig, prices
-from cliff_core.decision import LIMIT_SHARE
+from cliff_core import CliffConfig, decision, prices
 from cliff_proxy.settings import Settings
 
 THRESHOLD_MOST = 128_000
 WINDOW_SHARE = 0.6
 WINDOW_UNKNOWN = 128_000
 """Tokens that a model is taken to have whose name says nothing: what it rejects teaches more (`Store.limit`)."""
-MARGIN = 0.05
-"""Share of a window that stays free beside the answer: counts differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +23,30 @@ class Plan:
 
     config: CliffConfig
     """With the model's threshold."""
-    room: int | None
-    """Tokens that a request may have: window - answer - 5 %. None: the window is not known."""
+    limit: int | None
+    """Tokens that the provider takes (`decision.window_limit`). None: the window is not known."""
 
     @property
-    def limit(self) -> int | None:
-        """`room` as what the provider takes: the core leaves a share of a limit free by itself."""
-        return None if self.room is None else math.ceil(self.room / LIMIT_SHARE)
+    def room(self) -> int | None:
+        """Tokens that a request may have: the core leaves a share of a limit free."""
+        return None if self.limit is None else decision.room(self.limit)
 
 
 def plan(settings: Settings, model: str, answer: int | None) -> Plan:
     """The threshold of a model, in this order: `thresholds`, a `threshold_tokens` that was given,
     min(128 000, 0.6 x window). `answer`: tokens that the request asks for at most (`answer_class`).
 
-    The threshold is not lowered to `room` here: the core does it by the limit, and says so."""
+    The threshold is not lowered to the limit here: the core does it, and says so."""
     window, most = window_of(settings.windows, model)
     chosen = matching(settings.thresholds, model)
     if chosen is None and settings.threshold_given:
         chosen = settings.config.threshold_tokens
     if chosen is None:
         chosen = min(THRESHOLD_MOST, math.floor(WINDOW_SHARE * (window or WINDOW_UNKNOWN)))
-    room = None
-    if window is not None:
-        # The model's own figure first: some clients ask for another number of tokens at each request, and a session
-        # has one plan. For some models the table has the whole window as the longest answer.
-        room = window - min(most or answer or 0, window // 2) - math.ceil(MARGIN * window)
-    return Plan(settings.config.replace(threshold_tokens=max(1, chosen)), room)
+    # The model's own figure first: some clients ask for another number of tokens at each request, and a session has
+    # one plan.
+    limit = decision.window_limit(window, most or answer)
+    return Plan(settings.config.replace(threshold_tokens=max(1, chosen)), limit)
 
 
 def answer_class(asked: int | None) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from aiohttp import web
+from multidict import MultiMapping
 
 from cliff_core.overflow import Rejection
 from cliff_proxy import bodies
@@ -57,11 +57,11 @@ class Work:
             self._idle.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
 
-    async def prepare(self, request: web.BaseRequest, route: Route, body: bytes, api: Api) -> Prepared:
+    async def prepare(self, headers: MultiMapping[str], route: Route, body: bytes, api: Api) -> Prepared:
         """What to send in place of a body. Never fails: whatever happens, the body can go on as it came."""
-        codings = bodies.encodings(request.headers.getall("content-encoding", ()))
-        labels = {name: request.headers[name] for name in LABELS if name in request.headers}
-        bypass = request.headers.get(BYPASS, "0").strip().lower() not in {"", "0", "false", "no"}
+        codings = bodies.encodings(headers.getall("content-encoding", ()))
+        labels = {name: headers[name] for name in LABELS if name in headers}
+        bypass = headers.get(BYPASS, "0").strip().lower() not in {"", "0", "false", "no"}
 
         def work() -> Prepared:
             decoded = bodies.decode(body, codings) if codings else body
