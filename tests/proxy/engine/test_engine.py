@@ -356,7 +356,7 @@ def test_before_the_first_cliff_it_is_at_the_end_of_the_head():
     part = marked({"type": "text", "text": "the task"})
     assert json.loads(prepared.body)["messages"][0] == {"role": "user", "content": [part]}
     added = b'[{"type":"text","text":"the task","cache_control":{"type":"ephemeral"}}]'
-    assert prepared.body.replace(added, b'"the task"') == request.body.replace(b'}, {"role', b'},{"role')
+    assert prepared.body.replace(added, b'"the task"') == request.body
     assert running.prepare(asked(0, 0)).body is None, "the model has not spoken: no step follows yet"
 
 

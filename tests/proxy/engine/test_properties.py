@@ -95,6 +95,7 @@ def _walk(api: str, array: bytes, items: list[bytes]) -> int:
             kept += 1
             at += len(found)
         at += array[at : at + 1] == b","
+        at += array[at : at + 1] == b" "  # where nothing was cut away, the client's own
     assert strange <= 1, "more than one message is none of the client's"
     return kept
 

@@ -16,8 +16,8 @@ from cliff_proxy.slices import Bytes, loads
 
 MOST = 4
 
-_KEY = b'"cache_control"'
-_MARKER = re.compile(_KEY + rb"\s*:\s*(\{[^{}]*\}|null)?")
+KEY = b'"cache_control"'
+_MARKER = re.compile(KEY + rb"\s*:\s*(\{[^{}]*\}|null)?")
 _LONGER = re.compile(rb'"ttl"\s*:\s*"1h"')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _CONTENT = re.compile(rb'"content"\s*:\s*')
@@ -29,12 +29,12 @@ def markers(parts: Iterable[Bytes]) -> list[bytes]:
     values = []
     for raw in parts:
         part = bytes(raw)
-        at = part.find(_KEY)  # a hundred times as fast as the expression
+        at = part.find(KEY)  # a hundred times as fast as the expression
         while at >= 0:
             found = _MARKER.match(part, at)
             if found and part[at - 1 : at] != b"\\" and found[1] != b"null":
                 values.append(found[1] or b"")
-            at = part.find(_KEY, at + 1)
+            at = part.find(KEY, at + 1)
     return values
 
 

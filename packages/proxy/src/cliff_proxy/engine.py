@@ -16,9 +16,10 @@ from typing import Any, Literal
 from cliff_core import CliffConfig, Fact, View
 from cliff_core.decision import LIMIT_SHARE
 from cliff_core.overflow import Rejection
-from cliff_proxy import breakpoints, formats, windows
+from cliff_proxy import breakpoints, formats, layouts, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
+from cliff_proxy.layouts import Layout
 from cliff_proxy.log import described
 from cliff_proxy.recording import Recorder
 from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
@@ -95,27 +96,44 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A body that was split, with what is known of its messages."""
+
+    body: Body
+    form: Format
+    layout: Layout | None
+    """None: it has no messages."""
+    new: int = 0
+    """Bytes of messages that were not seen before."""
+    soon: bool = True
+    """Whether a cliff may be due, as far as sizes tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Sent:
     """What is known of a request while it is under way (`Prepared.state`)."""
 
     call: Call
     body: Body
+    layout: Layout
     form: Format
     purpose: Purpose
     session: Session
-    slices: list[Slice]
-    """All that came in."""
     own: list[Slice]
     """Those that are the session's: a client's own compaction is no step of it."""
     seen: list[Slice]
     """Those that the view is of."""
-    raws: Mapping[int, Bytes]
-    """Slice (by identity) -> the bytes that came in now."""
     view: View
     whole: bool
     """Whether the request went out with its whole history."""
     limits: bytes
     """What the limit of its model is kept under."""
+
+    def raw(self, number: int) -> memoryview:
+        """The bytes of a message as they came in now."""
+        at = self.body.spans[self.form.messages][0]
+        start, end = self.layout.place(number)
+        return memoryview(self.body.data)[at + start : at + end]
 
 
 class Engine:
@@ -143,36 +161,84 @@ class Engine:
 
     # --- one request -----------------------------------------------------------------------------------------
 
-    def prepare(self, call: Call) -> Prepared:
-        """The bytes to send in place of a call's body."""
+    def read(self, call: Call) -> Read | None:
+        """A call's body, split: little work where it begins as an earlier one did. None where it cannot be split."""
+        try:
+            return self._read(call)
+        except Exception:  # `prepare` says what is wrong with it
+            return None
+
+    def _read(self, call: Call) -> Read:
+        form = FORMATS[call.api]
+        body, earlier = self._split(call, form.messages)
+        places = body.places(form.messages)
+        if places is None or (not places and earlier is None):
+            return Read(body, form, None)
+        whole = memoryview(body.data)
+        slices: list[Slice] = self._slices[call.api].of([whole[start:end] for start, end in places])
+        if earlier is not None:
+            slices = [*earlier[0].slices[: earlier[1].count], *slices]
+        at = body.spans[form.messages][0]
+        layout = layouts.made(call.api, body.data, at, slices, places, earlier)
+        if earlier is None:
+            return Read(body, form, layout, len(body.data))
+        last = earlier[0].ends[-1]
+        new = max(0, layout.ends[-1] - last)
+        return Read(body, form, layout, new, new > earlier[0].room)
+
+    def _split(self, call: Call, name: str) -> tuple[Body, tuple[Layout, layouts.Group] | None]:
+        """A body, and the earlier one that its messages begin as: what it had is not split again."""
+        data = call.body
+        for found in formats.arrays(name, data):
+            earlier = self._sessions.layouts.nearest(call.api, data, found)
+            if earlier is not None:
+                try:
+                    body = split(data, (found, found + earlier[1].end))
+                except Unsplittable:
+                    break
+                if body.spans.get(name, (0, 0))[0] == found:
+                    return body, earlier
+        return split(data), None
+
+    def prepare(self, call: Call, read: Read | None = None, write: bool = True) -> Prepared:
+        """The bytes to send in place of a call's body. `read`: what was read of it already. Without `write`, it is for
+        the caller to see to it that what was learned is written before the request is sent (`unwritten`)."""
         if call.bypass:
             self._count("bypass")
             return Prepared(None, "bypass")
         try:
-            prepared = self._prepare(call)
+            prepared = self._prepare(call, read or self._read(call))
         except Unsplittable as error:
             prepared = Prepared(None, "pass", str(error))
         except Exception as error:  # fail open: the upstream must get what the client sent
             prepared = self._failed(error)
         finally:
-            self._sessions.trim()
+            if write:
+                self.write()
         self._count(prepared.action)
         return prepared
 
-    def _prepare(self, call: Call) -> Prepared:
-        form = FORMATS[call.api]
-        body = split(call.body)
+    @property
+    def unwritten(self) -> bool:
+        """Whether something was learned that is not in the store yet."""
+        return self._sessions.unwritten
+
+    def write(self) -> None:
+        """Puts into the store what was learned, and lets go what is too much to keep."""
+        self._sessions.write()
+        self._sessions.trim()
+
+    def _prepare(self, call: Call, read: Read) -> Prepared:
+        form, body, layout = read.form, read.body, read.layout
         if (name := formats.stateful(form, body)) is not None:
             self._count(name)
             return Prepared(None, "pass", name)
-        items = body.items(form.messages)
-        if not items:
+        if layout is None:
             return Prepared(None, "pass", "no messages")
         model = formats.model(body)
         plan = self._plan(model, windows.answer_class(formats.answer_tokens(form, body)))
         fixed, fixed_tokens = self._fixed_part(form, body)
-        known = self._slices[call.api]
-        slices = known.of(items)
+        slices: list[Slice] = layout.slices
         purpose: Purpose = formats.purpose(slices[-1].message)
         if call.compact and purpose == "step":
             purpose = "trigger"
@@ -186,7 +252,7 @@ class Engine:
         if learned is not None:
             with self._lock:
                 self._limits[limits] = model, learned
-        session, warm, kin = self._sessions.find(root, own, fixed, plan.config, known.dialect, given)
+        session, warm, kin = self._sessions.find(root, own, fixed, plan.config, self._slices[call.api].dialect, given)
         with session.lock:
             compactor = session.compactor
             if learned is not None and learned < _least(compactor.facts):
@@ -199,8 +265,10 @@ class Engine:
                 return Prepared(None, "failed", "compaction failed (see the log)")
             self._sessions.learn(session, own)
             self._account(session, kin, call, body, model)
-        raws = {id(one): raw for one, raw in zip(slices, items, strict=True)}
-        sent = _Sent(call, body, form, purpose, session, slices, own, seen, raws, view, True, limits)
+            layout.room = view.threshold - view.tokens
+            self._sessions.layouts.replace(session.layout, layout)
+            session.layout = layout
+        sent = _Sent(call, body, layout, form, purpose, session, own, seen, view, True, limits)
         if purpose != "step" and view.full_tokens <= _room(plan.room, self._store.limit(limits)):
             return Prepared(None, "pass", purpose, _detail(session, view), sent)
         return self._out(sent)
@@ -213,55 +281,55 @@ class Engine:
         if self.settings.shadow:
             note = f"would send {view.tokens} of {view.full_tokens} tokens" if view.block is not None else ""
             return Prepared(None, "shadow", note, detail, sent)
-        parts, added = self._parts(sent)
         new = (view.cliff is not None or forced) and sent.purpose == "step"
         if new:
             self._accounts.cliff(account)
             detail = _detail(session, view)
-        if view.block is None and not added:
-            return Prepared(None, "pass", "", detail, sent)
-        data = sent.body.with_items(sent.form.messages, parts)
+        if view.block is None:
+            data = _one_more(sent)
+            if data is None:
+                return Prepared(None, "pass", "", detail, sent)
+            note = sent.purpose if sent.purpose != "step" else "cache breakpoint"
+        else:
+            data = sent.body.with_items(sent.form.messages, self._parts(sent))
+            note = sent.purpose if sent.purpose != "step" else ""
         action: Action = "forced" if forced else "cliff" if new else "view"
-        note = sent.purpose if sent.purpose != "step" else "" if view.block is not None else "cache breakpoint"
         return Prepared(data, action, note, detail, replace(sent, whole=view.block is None))
 
-    def _parts(self, sent: _Sent) -> tuple[list[Bytes], bool]:
-        """The messages of a view as bytes, and whether a cache breakpoint was added."""
-        messages = list(sent.view.messages)
+    def _parts(self, sent: _Sent) -> list[Bytes]:
+        """The messages of a view with a block as bytes."""
+        view = sent.view
+        messages = list(view.messages)
+        numbers = [*range(view.head), *view.pinned, *range(view.cut, len(sent.seen))]
         if sent.purpose == "summary":
-            messages.append(sent.slices[-1])
-        dialect = self._slices[sent.call.api].dialect
+            messages.append(sent.layout.slices[-1])
+            numbers.append(len(sent.layout.slices) - 1)
+        raws = {id(sent.layout.slices[number]): number for number in numbers}
         parts: list[Bytes] = []
-        block = None
+        block = 0
         for place, message in enumerate(messages):
             if isinstance(message, Slice):
-                parts.append(sent.raws[id(message)])
+                parts.append(sent.raw(raws[id(message)]))
             elif isinstance(message, Merged):
                 block = place
-                parts.append(merged(dialect, bytes(sent.raws[id(message.slice)]), message.text))
+                raw = bytes(sent.raw(raws[id(message.slice)]))
+                parts.append(merged(self._slices[sent.call.api].dialect, raw, message.text))
             else:
                 block = place
                 parts.append(message)
         if sent.call.api != "anthropic":
-            return parts, False
+            return parts
         start, end = sent.body.spans[sent.form.messages]
-        stable = _stable(messages, block, sent.view.head)
         whole = sent.body.data
-        marker = None
-        if stable is not None:
-            # System prompt and tools come before the messages in the prompt, wherever they stand in the body.
-            before = breakpoints.markers((whole[:start], whole[end:], *parts[: stable + 1]))
-            marker = breakpoints.value(before, breakpoints.markers(parts[stable + 1 :]))
-        if block is not None and not isinstance(messages[block], Merged):
-            assert sent.view.block is not None
-            parts[block] = breakpoints.block(dumps(sent.view.block), marker)
-            return parts, False
-        changed = None
-        if stable is not None and marker is not None:
-            changed = breakpoints.marked(bytes(parts[stable]), marker)
-            if changed is not None:
-                parts[stable] = changed
-        return parts, changed is not None
+        # System prompt and tools come before the messages in the prompt, wherever they stand in the body.
+        before = breakpoints.markers((whole[:start], whole[end:], *parts[: block + 1]))
+        marker = breakpoints.value(before, breakpoints.markers(parts[block + 1 :]))
+        if not isinstance(messages[block], Merged):
+            assert view.block is not None
+            parts[block] = breakpoints.block(dumps(view.block), marker)
+        elif marker is not None:
+            parts[block] = breakpoints.marked(bytes(parts[block]), marker) or parts[block]
+        return parts
 
     # --- what came of it -------------------------------------------------------------------------------------
 
@@ -468,14 +536,22 @@ def _steady(facts: Sequence[Fact], tokens: int, purpose: Purpose) -> int:
     return max(1, tokens)
 
 
-def _stable(messages: Sequence[Any], block: int | None, head: int) -> int | None:
-    """Place of the last message of what stays through the growth segment: the block, or the last user message of
-    the head once the model has spoken."""
-    if block is not None:
-        return block
-    if head >= len(messages):
+def _one_more(sent: _Sent) -> bytes | None:
+    """The whole body with one more cache breakpoint, at the end of the head's last user message once the model has
+    spoken; None where none is set. Nothing else of it is changed."""
+    data, view = sent.body.data, sent.view
+    if sent.call.api != "anthropic" or view.head >= len(sent.seen) or breakpoints.KEY not in data:
         return None
-    return next((place for place in range(head - 1, -1, -1) if messages[place].message.role == "user"), None)
+    stable = next((n for n in range(view.head - 1, -1, -1) if sent.seen[n].message.role == "user"), None)
+    if stable is None:
+        return None
+    start, end = sent.body.spans[sent.form.messages]
+    first, last = (start + offset for offset in sent.layout.place(stable))
+    marker = breakpoints.value(
+        breakpoints.markers((data[:start], data[end:], data[start:last])), breakpoints.markers((data[last:end],))
+    )
+    changed = breakpoints.marked(data[first:last], marker) if marker is not None else None
+    return b"".join((data[:first], changed, data[last:])) if changed is not None else None
 
 
 def _detail(session: Session, view: View) -> str:

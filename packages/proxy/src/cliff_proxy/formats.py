@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,6 +56,24 @@ but knows less."""
 
 SUMMARY_CHARS = 2_000
 """Where in the text of the last message such a sentence is looked for: its first and last characters."""
+
+
+ARRAYS_MOST = 16
+"""Places at which an array of messages is looked for."""
+
+_ARRAYS = {
+    form.messages: re.compile(rb'"%b"\s*:\s*(?=\[)' % form.messages.encode()) for form in FORMATS.values()
+}
+
+
+def arrays(name: str, data: bytes) -> Iterator[int]:
+    """Where a field of messages may begin its array: schemas of tools can have fields of the same name."""
+    at = 0
+    for _ in range(ARRAYS_MOST):
+        found = _ARRAYS[name].search(data, at)
+        if found is None:
+            return
+        yield (at := found.end())
 
 
 def stateful(form: Format, body: Body) -> str | None:

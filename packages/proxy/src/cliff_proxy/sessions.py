@@ -20,6 +20,7 @@ from cliff_core.block import MESSAGE_TOKENS
 from cliff_core.content import Message, ToolResult, counted
 from cliff_core.dialects import Dialect, dialect
 from cliff_core.turns import head_end
+from cliff_proxy.layouts import Layout, Layouts
 from cliff_proxy.slices import canonical, dumps, loads
 from cliff_proxy.store import Row, Store
 
@@ -190,6 +191,8 @@ class Session:
         self.learned = 0
         """Messages of the largest request in which something was learned."""
         self.account: Any = None
+        self.layout: Layout | None = None
+        """Of the newest request."""
         self._written = Counter(map(_key, given))
 
     def new_facts(self) -> list[Fact]:
@@ -258,9 +261,12 @@ class Sessions:
     """The sessions in memory, the newest last; bounded by `memory_bytes`. Can be used by several threads at once."""
 
     def __init__(self, store: Store, memory_bytes: int) -> None:
+        self.layouts = Layouts()
         self._store = store
+        self._unwritten: list[tuple[bytes, list[Row]]] = []
         self._memory_bytes = memory_bytes
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._all: OrderedDict[int, Session] = OrderedDict()
         self._heads: dict[bytes, _Head] = {}
         self._cost = 0
@@ -313,7 +319,8 @@ class Sessions:
             return session, False, near if spoken or (named and shared >= end_of_head) else None
 
     def learn(self, session: Session, slices: list[Slice]) -> None:
-        """Keep what a session has learned since the last call, from a request with `slices`.
+        """Keep what a session has learned since the last call, from a request with `slices`; `write` is to be called
+        before the request is sent.
 
         What is learned belongs to the history up to the model's last step: what stands behind it can be another text in
         the next request (a reminder). What was forced belongs to the whole."""
@@ -331,7 +338,20 @@ class Sessions:
             head = self._heads.get(chain[1])
             if head is not None:
                 head.add(rows)
-        self._store.add(chain[1], rows)
+            self._unwritten.append((chain[1], rows))
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._unwritten)
+
+    def write(self) -> None:
+        """What was learned goes to the store. It may have to wait for other proxies."""
+        with self._writing:  # who comes here while another one writes waits for that, too
+            with self._lock:
+                unwritten, self._unwritten = self._unwritten, []
+            for head, rows in unwritten:
+                self._store.add(head, rows)
 
     def news(self, session: Session, slices: list[Slice]) -> bool:
         """Whether what a provider reports for a request with `slices` may be learned: nothing was reported at this
@@ -364,6 +384,7 @@ class Sessions:
 
     def _drop(self, session: Session) -> None:
         del self._all[id(session)]
+        self.layouts.replace(session.layout, None)
         self._cost_less(session, 0)
         head = self._heads[session.chain[1]]
         head.sessions.remove(session)

@@ -4,6 +4,8 @@ body = split(data)                       # Unsplittable where it is no JSON obje
 body.value("model")                      # a small value, parsed
 items = body.items("messages")           # the raw bytes of each message; None where that is no array
 body.with_items("messages", kept)        # the same bytes around another array
+
+body = split(data, (start, end))         # what is known to be whole elements of an array is not looked at
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ class Body:
     data: bytes
     spans: dict[str, tuple[int, int]]
     text: bytes
-    """`data`, or a copy of the same length in which lone surrogates are letters: msgspec rejects them."""
+    """What was split: `data`, or a copy in which `{}` stands for what is known, and letters for lone surrogates, which
+    msgspec rejects."""
+    known: tuple[int, int] | None = None
+    """Bytes of `data` from the bracket of an array to the end of its last known element."""
 
     def raw(self, name: str) -> bytes | None:
         """The bytes of a value; None where there is none, or null."""
@@ -64,23 +69,28 @@ class Body:
         except (ValueError, RecursionError):
             return None
 
-    def items(self, name: str) -> list[memoryview] | None:
-        """Views of the elements of an array; None where there is no array of that name."""
+    def places(self, name: str) -> list[tuple[int, int]] | None:
+        """Where in `data` the elements of an array lie, those behind the known ones; None where there is no array of
+        that name."""
         start, end = self.spans.get(name, (0, 0))
-        if self.text[start : start + 1] != b"[":
+        if self.data[start : start + 1] != b"[":
             return None
-        raws = _ITEMS.decode(memoryview(self.text)[start:end])
-        if self.text is self.data:
-            return [memoryview(raw) for raw in raws]
-        found = []
-        whole = memoryview(self.data)
+        shift = self._shift(start, end)
+        raws = _ITEMS.decode(memoryview(self.text)[start : end - shift])
+        places = []
         at = start + 1
         for raw in raws:
             at = _skipped(self.text, at)
             size = len(memoryview(raw))
-            found.append(whole[at : at + size])
+            places.append((at + shift, at + shift + size))
             at += size
-        return found
+        return places[1:] if shift else places
+
+    def items(self, name: str) -> list[memoryview] | None:
+        """Views of those elements."""
+        places = self.places(name)
+        whole = memoryview(self.data)
+        return None if places is None else [whole[start:end] for start, end in places]
 
     def with_items(self, name: str, items: Iterable[Bytes]) -> bytes:
         """The body with another array in the place of one."""
@@ -88,15 +98,33 @@ class Body:
         whole = memoryview(self.data)
         return b"".join((whole[:start], b"[", b",".join(items), b"]", whole[end:]))
 
+    def _shift(self, start: int, end: int) -> int:
+        """Bytes that a value is shorter by in `text`."""
+        known = self.known
+        return known[1] - known[0] - len(_KNOWN) if known is not None and start <= known[0] < end else 0
 
-def split(data: bytes) -> Body:
-    """The values of a JSON object. Raises `Unsplittable`."""
-    text = data
+
+_KNOWN = b"[{}"
+"""Stands for the known elements of an array. No other value begins so, as one would with `0`: `0.5`."""
+
+
+def split(data: bytes, known: tuple[int, int] | None = None) -> Body:
+    """The values of a JSON object. Raises `Unsplittable`.
+
+    `known`: bytes from the bracket of an array to the end of one of its elements which hold whole elements (they were
+    split before); they are not looked at again. Where the bracket is none of an array at the top, nothing can be said
+    of the body: see `Body.spans`."""
+    if known is None:
+        part, shift = data, 0
+    else:
+        part = b"".join((memoryview(data)[: known[0]], _KNOWN, memoryview(data)[known[1] :]))
+        shift = len(data) - len(part)
+    text = part
     try:
         raws = _decoded(text)
     except msgspec.DecodeError:
-        text = _SURROGATE.sub(lambda found: b"\\u0041" if found["lone"] else found[0], data)
-        if text == data:
+        text = _SURROGATE.sub(lambda found: b"\\u0041" if found["lone"] else found[0], part)
+        if text == part:
             raise Unsplittable("no JSON object") from None
         try:
             raws = _decoded(text)
@@ -115,7 +143,12 @@ def split(data: bytes) -> Body:
         spans[name] = (start, at)
     if not _CLOSE.match(text, at):  # the values found are fewer than the text has
         raise Unsplittable("a key stands twice")
-    return Body(data, spans, text)
+    if known is not None:
+        spans = {
+            name: (start + shift * (start > known[0]), end + shift * (end > known[0]))
+            for name, (start, end) in spans.items()
+        }
+    return Body(data, spans, text, known)
 
 
 def _decoded(text: bytes) -> dict[str, msgspec.Raw]:
