@@ -333,10 +333,13 @@ class Engine:
 
     # --- what came of it -------------------------------------------------------------------------------------
 
-    def answered(self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None) -> None:
+    def answered(
+        self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None, write: bool = True
+    ) -> None:
         """The request was answered; None where the provider reported no usage.
 
-        `reply`: the decoded body of the response, JSON or a whole event stream; looked at only while `recording`."""
+        `reply`: the decoded body of the response, JSON or a whole event stream; looked at only while `recording`.
+        `write`: as for `prepare`."""
         sent = prepared.state
         if not isinstance(sent, _Sent):
             return
@@ -347,6 +350,8 @@ class Engine:
                 self._recorder.write(sent.session.account, sent.body.data, reply, prepared.action, sent.view)
         except Exception as error:  # the client has its answer
             self._failed(error)
+        if write:
+            self.write()
 
     def _observe(self, sent: _Sent, usage: Usage) -> None:
         view, session = sent.view, sent.session
@@ -382,6 +387,8 @@ class Engine:
         except Exception as error:  # the client gets the provider's own error
             self._failed(error)
             return None
+        finally:
+            self.write()
 
     def _overflowed(self, sent: _Sent, rejection: Rejection) -> Prepared | None:
         limit = rejection.limit if rejection.limit is not None and rejection.limit >= LIMIT_LEAST else None
