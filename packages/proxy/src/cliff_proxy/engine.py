@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from cliff_core import CliffConfig, Fact, View
@@ -19,7 +20,7 @@ from cliff_core.overflow import Rejection
 from cliff_proxy import breakpoints, formats, layouts, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
-from cliff_proxy.layouts import Layout
+from cliff_proxy.layouts import GROUP_BYTES, Group, Layout
 from cliff_proxy.log import described
 from cliff_proxy.recording import Recorder
 from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
@@ -43,6 +44,10 @@ LIMIT_LEAST = 1_000
 
 USAGE_RANGE = (0.25, 4.0)
 """Reported tokens for each estimated one; a report outside of it counts something else, and teaches nothing."""
+
+GLANCE_BYTES = GROUP_BYTES + 4_096
+"""New bytes of a body at most for it to be little work: a millisecond, most of it to count tokens. (What stands behind
+the last group of known messages counts among them.)"""
 
 BYTES_A_TOKEN = 10
 """Bytes of a body for each of its tokens at most, for a rejection to say something of its model: images are large and
@@ -103,10 +108,10 @@ class Read:
     form: Format
     layout: Layout | None
     """None: it has no messages."""
-    new: int = 0
-    """Bytes of messages that were not seen before."""
-    soon: bool = True
-    """Whether a cliff may be due, as far as sizes tell."""
+
+
+_Earlier = tuple[int, tuple[Layout, Group]]
+"""Where an array begins in a body, and what it has in common with which layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class Engine:
         self._recorder = Recorder(settings.record) if settings.record is not None else None
         self._lock = threading.Lock()
         self._plans: OrderedDict[tuple[str, int | None], windows.Plan] = OrderedDict()
-        self._fixed: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
+        self._fixed: OrderedDict[tuple[int, ...], tuple[bytes, int]] = OrderedDict()
         self._counts: dict[str, int] = {}
         self._limits: dict[bytes, tuple[str, int]] = {}
         """Learned ones that are in use, with the names of their models: for `status`."""
@@ -161,44 +166,39 @@ class Engine:
 
     # --- one request -----------------------------------------------------------------------------------------
 
-    def read(self, call: Call) -> Read | None:
-        """A call's body, split: little work where it begins as an earlier one did. None where it cannot be split."""
+    def glance(self, call: Call) -> Read | None:
+        """A call's body, split, where all of `prepare` is little work: few bytes are new, and no cliff is near. None
+        for every other one."""
         try:
-            return self._read(call)
+            earlier = self._earlier(call)
+            if earlier is None:
+                return None
+            layout, group = earlier[1]
+            new = len(call.body) - earlier[0] - group.end - layout.behind
+            return self._read(call, earlier) if new <= min(layout.room, GLANCE_BYTES) else None
         except Exception:  # `prepare` says what is wrong with it
             return None
 
-    def _read(self, call: Call) -> Read:
+    def _read(self, call: Call, found: _Earlier | None) -> Read:
         form = FORMATS[call.api]
-        body, earlier = self._split(call, form.messages)
+        body, earlier = _split(call, form.messages, found)
         places = body.places(form.messages)
         if places is None or (not places and earlier is None):
             return Read(body, form, None)
         whole = memoryview(body.data)
         slices: list[Slice] = self._slices[call.api].of([whole[start:end] for start, end in places])
         if earlier is not None:
-            slices = [*earlier[0].slices[: earlier[1].count], *slices]
+            slices = [*earlier[0].slices[: earlier[1].messages], *slices]
         at = body.spans[form.messages][0]
-        layout = layouts.made(call.api, body.data, at, slices, places, earlier)
-        if earlier is None:
-            return Read(body, form, layout, len(body.data))
-        last = earlier[0].ends[-1]
-        new = max(0, layout.ends[-1] - last)
-        return Read(body, form, layout, new, new > earlier[0].room)
+        return Read(body, form, layouts.made(call.api, body.data, at, slices, places, earlier))
 
-    def _split(self, call: Call, name: str) -> tuple[Body, tuple[Layout, layouts.Group] | None]:
-        """A body, and the earlier one that its messages begin as: what it had is not split again."""
-        data = call.body
-        for found in formats.arrays(name, data):
-            earlier = self._sessions.layouts.nearest(call.api, data, found)
-            if earlier is not None:
-                try:
-                    body = split(data, (found, found + earlier[1].end))
-                except Unsplittable:
-                    break
-                if body.spans.get(name, (0, 0))[0] == found:
-                    return body, earlier
-        return split(data), None
+    def _earlier(self, call: Call) -> _Earlier | None:
+        """An array in a body that begins as the messages of an earlier one did."""
+        for at in formats.arrays(FORMATS[call.api].messages, call.body):
+            found = self._sessions.layouts.nearest(call.api, call.body, at)
+            if found is not None:
+                return at, found
+        return None
 
     def prepare(self, call: Call, read: Read | None = None, write: bool = True) -> Prepared:
         """The bytes to send in place of a call's body. `read`: what was read of it already. Without `write`, it is for
@@ -207,7 +207,7 @@ class Engine:
             self._count("bypass")
             return Prepared(None, "bypass")
         try:
-            prepared = self._prepare(call, read or self._read(call))
+            prepared = self._prepare(call, read or self._read(call, self._earlier(call)))
         except Unsplittable as error:
             prepared = Prepared(None, "pass", str(error))
         except Exception as error:  # fail open: the upstream must get what the client sent
@@ -333,9 +333,7 @@ class Engine:
 
     # --- what came of it -------------------------------------------------------------------------------------
 
-    def answered(
-        self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None, write: bool = True
-    ) -> None:
+    def answered(self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None, write: bool = True) -> None:
         """The request was answered; None where the provider reported no usage.
 
         `reply`: the decoded body of the response, JSON or a whole event stream; looked at only while `recording`.
@@ -461,7 +459,7 @@ class Engine:
 
     def _fixed_part(self, form: Format, body: Body) -> tuple[bytes, int]:
         """Digest and tokens of what is sent outside the messages."""
-        key = digest(formats.fixed_raw(form, body))
+        key = formats.fixed_key(form, body)
         with self._lock:
             found = self._fixed.get(key)
             if found is not None:
@@ -494,6 +492,19 @@ class Engine:
         return Prepared(None, "failed", type(error).__name__)
 
 
+def _split(call: Call, name: str, found: _Earlier | None) -> tuple[Body, tuple[Layout, Group] | None]:
+    """A body, and the earlier one that its messages begin as: what it had is not split again."""
+    if found is not None:
+        at, earlier = found
+        try:
+            body = split(call.body, (at, at + earlier[1].end))
+            if body.spans.get(name, (0, 0))[0] == at:
+                return body, earlier
+        except Unsplittable:  # of what is known this was no beginning
+            pass
+    return split(call.body), None
+
+
 def discreet(record: logging.LogRecord) -> bool:
     """Takes errors' own words out of a record of the core: they may quote a message."""
     record.exc_info = None
@@ -514,9 +525,13 @@ def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 def _root(call: Call, model: str, plan: windows.Plan) -> tuple[bytes, bytes]:
     """Digests of what all sessions have in common that can share anything, and of what shares a limit."""
-    limits = digest(canonical([call.upstream, model]))
-    config: CliffConfig = plan.config
-    return digest(canonical([call.api, limits.hex(), config.as_dict(), plan.limit])), limits
+    return _roots(call.api, call.upstream, model, plan.config, plan.limit)
+
+
+@lru_cache(maxsize=256)
+def _roots(api: str, upstream: str, model: str, config: CliffConfig, limit: int | None) -> tuple[bytes, bytes]:
+    limits = digest(canonical([upstream, model]))
+    return digest(canonical([api, limits.hex(), config.as_dict(), limit])), limits
 
 
 def _room(window: int | None, limit: int | None) -> float:

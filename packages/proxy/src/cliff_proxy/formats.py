@@ -99,17 +99,26 @@ def fixed(form: Format, body: Body) -> tuple[bytes, int]:
     """What is sent outside the messages: in one spelling for all equal ones, and its tokens.
 
     Tools that the model does not see yet (`defer_loading`) have none."""
-    system = parts.unmarked(body.value(form.system)) if form.system else None
-    texts = [text for part in parts.listed(system) if (text := parts.text_of(part)) and not text.startswith(BILLING)]
+    texts = _system(form, body)
     tools = [tool for name in form.tools for tool in parts.listed(parts.unmarked(body.value(name)))]
     shown = [tool for tool in tools if not (parts.is_object(tool) and tool.get("defer_loading") is True)]
     counts = tokens.count_many([*texts, *(json.dumps(tool, ensure_ascii=False) for tool in shown)])
     return canonical([texts, tools]), sum(counts)
 
 
-def fixed_raw(form: Format, body: Body) -> bytes:
-    """The bytes that `fixed` depends on."""
-    return b"\0".join(body.raw(name) or b"" for name in (form.system or "", *form.tools))
+def fixed_key(form: Format, body: Body) -> tuple[int, ...]:
+    """Stands for what `fixed` depends on, in this process."""
+    system = body.raw(form.system) if form.system else None
+    if system is not None and BILLING.encode() in system:
+        system = canonical(_system(form, body))
+    raws = [system, *(body.raw(name) for name in form.tools)]
+    return tuple(number for raw in raws for number in (hash(raw), len(raw or b"")))
+
+
+def _system(form: Format, body: Body) -> list[str]:
+    """The texts of a system prompt outside the messages."""
+    system = parts.unmarked(body.value(form.system)) if form.system else None
+    return [text for part in parts.listed(system) if (text := parts.text_of(part)) and not text.startswith(BILLING)]
 
 
 def purpose(message: Message) -> Purpose:

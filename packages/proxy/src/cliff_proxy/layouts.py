@@ -26,7 +26,7 @@ CANDIDATES = 8
 class Group(NamedTuple):
     """Some messages in a row."""
 
-    count: int
+    messages: int
     """Messages up to its end."""
     end: int
     """Bytes from the array's bracket to the end of its last message."""
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 class Layout:
     """An array of messages: what they are, and where in the array."""
 
-    __slots__ = ("ends", "groups", "opening", "room", "slices", "starts")
+    __slots__ = ("behind", "ends", "groups", "opening", "room", "slices", "starts")
 
     def __init__(self, slices: list[Any], starts: array[int], ends: array[int], groups: list[Group]) -> None:
         self.slices = slices
@@ -48,6 +48,8 @@ class Layout:
         self.groups = groups
         self.room = 0
         """Tokens up to the threshold of the view that was made of it."""
+        self.behind = 0
+        """Bytes of the body behind the last message."""
         self.opening = 0
         """What it is looked up by; 0: it is too short."""
 
@@ -81,7 +83,7 @@ class Layouts:
         best: tuple[Layout, Group] | None = None
         for layout in reversed(candidates):
             found = layout.shared(data, at)
-            if found is not None and (best is None or found.count > best[1].count):
+            if found is not None and (best is None or found.messages > best[1].messages):
                 best = layout, found
                 if found is layout.groups[-1]:
                     break
@@ -114,7 +116,7 @@ def made(
         starts, ends, groups = array("Q"), array("Q"), []
     else:
         layout, last = earlier
-        starts, ends = layout.starts[: last.count], layout.ends[: last.count]
+        starts, ends = layout.starts[: last.messages], layout.ends[: last.messages]
         groups = layout.groups[: layout.groups.index(last) + 1]
     whole = memoryview(data)
     done = at + (groups[-1].end if groups else 0)
@@ -125,6 +127,7 @@ def made(
             groups.append(Group(len(ends), end - at, hash(whole[done:end])))
             done = end
     found = Layout(slices, starts, ends, groups)
+    found.behind = len(data) - at - (ends[-1] if ends else 0)
     found.opening = _opening(api, data, at)
     return found
 

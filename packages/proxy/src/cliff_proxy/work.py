@@ -6,9 +6,10 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from multidict import MultiMapping
 
@@ -33,6 +34,10 @@ READ_AT_ONCE = 2**16
 IDLE_SECONDS = 1.0
 """After the last large body, memory is given back."""
 
+AT_ONCE = 2**18
+"""Bytes of a body that is worked on in the event loop where little of it is new (`Engine.glance`): to hand a fifth of a
+millisecond's work to a thread and back takes as long."""
+
 BYPASS = "x-cliff-bypass"
 
 T = TypeVar("T")
@@ -47,7 +52,9 @@ class Work:
         self.problem = ""
         """The last failure of our own work, without any text of a request."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="cliff-engine")
-        self._told: set[concurrent.futures.Future[None]] = set()
+        self._jobs: set[concurrent.futures.Future[Any]] = set()
+        """What is done in threads. While there is something, everything is: it may hold a lock for long."""
+        self._told: set[concurrent.futures.Future[Any]] = set()
         """Answers that the engine is being told of."""
         self._idle: asyncio.TimerHandle | None = None
 
@@ -59,31 +66,18 @@ class Work:
 
     async def prepare(self, headers: MultiMapping[str], route: Route, body: bytes, api: Api) -> Prepared:
         """What to send in place of a body. Never fails: whatever happens, the body can go on as it came."""
+        start = time.perf_counter()
         codings = bodies.encodings(headers.getall("content-encoding", ()))
         labels = {name: headers[name] for name in LABELS if name in headers}
         bypass = headers.get(BYPASS, "0").strip().lower() not in {"", "0", "false", "no"}
-
-        def work() -> Prepared:
-            decoded = bodies.decode(body, codings) if codings else body
-            return self.engine.prepare(Call(api, decoded, route.upstream, labels, bypass, route.compact))
-
-        told = tuple(self._told)
-
-        def after() -> Prepared:
-            if told:
-                concurrent.futures.wait(told)
-            return work()
-
-        start = time.perf_counter()
-        try:
-            async with asyncio.timeout(PREPARE_SECONDS):
-                prepared = await self._in_thread(after)
-        except TimeoutError:
-            prepared = Prepared(None, "failed", f"the engine took longer than {PREPARE_SECONDS:g} s")
-        except bodies.CannotDecode as error:
-            prepared = Prepared(None, "failed", f"the body cannot be decoded: {error}")
-        except Exception as error:
-            prepared = Prepared(None, "failed", described(error))
+        call = Call(api, body, route.upstream, labels, bypass, route.compact)
+        read = self.engine.glance(call) if not (self._jobs or codings or bypass or len(body) > AT_ONCE) else None
+        if read is not None:
+            prepared = self.engine.prepare(call, read, write=False)
+            if self.engine.unwritten:
+                await self._in_thread(self.engine.write)
+        else:
+            prepared = await self._prepare(call, codings)
         self.metrics.add("prepare_seconds_sum", time.perf_counter() - start)
         self.metrics.add("prepare_seconds_count")
         if prepared.action == "failed":
@@ -94,6 +88,25 @@ class Work:
                 self._idle.cancel()
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._threads.submit, give_back)
         return prepared
+
+    async def _prepare(self, call: Call, codings: Sequence[str]) -> Prepared:
+        """The same in a thread, after the engine knows of all answers so far."""
+        told = tuple(self._told)
+
+        def work() -> Prepared:
+            if told:
+                concurrent.futures.wait(told)
+            return self.engine.prepare(replace(call, body=bodies.decode(call.body, codings)) if codings else call)
+
+        try:
+            async with asyncio.timeout(PREPARE_SECONDS):
+                return await self._in_thread(work)
+        except TimeoutError:
+            return Prepared(None, "failed", f"the engine took longer than {PREPARE_SECONDS:g} s")
+        except bodies.CannotDecode as error:
+            return Prepared(None, "failed", f"the body cannot be decoded: {error}")
+        except Exception as error:
+            return Prepared(None, "failed", described(error))
 
     async def shorter(self, prepared: Prepared, rejection: Rejection) -> Prepared | None:
         """What to send in place of a refused prompt; None where nothing is left to drop."""
@@ -107,24 +120,28 @@ class Work:
         """Tells the engine of an answer. Nobody waits for that but the requests that come after it."""
         if report.failed and report.usage is None:
             return  # an error in place of an answer
-        loop = asyncio.get_running_loop()
-        small = report.size <= READ_AT_ONCE
-        if small:
+        if not self._jobs and not self.engine.recording and report.size <= READ_AT_ONCE:
             report.end()
             self._tokens(api, report.usage)
+            self.engine.answered(prepared, report.usage, write=False)
+            if self.engine.unwritten:
+                self._told_of(self._submit(self.engine.write))
+            return
+        loop = asyncio.get_running_loop()
 
         def work() -> None:
             try:
-                if not small:
-                    report.end()
-                    loop.call_soon_threadsafe(self._tokens, api, report.usage)
+                report.end()
+                loop.call_soon_threadsafe(self._tokens, api, report.usage)
                 self.engine.answered(prepared, report.usage, report.copy)
             except Exception as error:
                 loop.call_soon_threadsafe(self.failed, described(error))
 
-        future = self._threads.submit(work)
-        self._told.add(future)
-        future.add_done_callback(self._told.discard)
+        self._told_of(self._submit(work))
+
+    def _told_of(self, job: concurrent.futures.Future[Any]) -> None:
+        self._told.add(job)
+        job.add_done_callback(self._told.discard)
 
     def _tokens(self, api: str, usage: Usage | None) -> None:
         if usage is not None:
@@ -136,8 +153,14 @@ class Work:
         if told := tuple(self._told):
             await self._in_thread(lambda: concurrent.futures.wait(told))
 
+    def _submit(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
+        job = self._threads.submit(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.wrap_future(self._submit(work))
 
     def failed(self, why: str) -> None:
         """Notes that our own work failed, and that the request went on as it came."""
