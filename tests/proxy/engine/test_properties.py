@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cliff_proxy import layouts
 from cliff_proxy.engine import Engine
 from kit import rules
 from properties.checks import native_problems
@@ -27,6 +28,15 @@ some = settings(max_examples=min(250, settings().max_examples))
 """An example is a whole session, of some tenth of a second."""
 few = settings(max_examples=max(20, some.max_examples // 4))
 """For properties that play several sessions several times."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_groups() -> Iterator[None]:
+    """What an earlier request began with is recognized in these sessions, too, which have few bytes."""
+    before = layouts.GROUP_BYTES, layouts.OPENING_BYTES
+    layouts.GROUP_BYTES, layouts.OPENING_BYTES = 150, 16
+    yield
+    layouts.GROUP_BYTES, layouts.OPENING_BYTES = before
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -20,7 +20,7 @@ from cliff_core.overflow import Rejection
 from cliff_proxy import breakpoints, formats, layouts, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
-from cliff_proxy.layouts import GROUP_BYTES, Group, Layout
+from cliff_proxy.layouts import Group, Layout
 from cliff_proxy.log import described
 from cliff_proxy.recording import Recorder
 from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
@@ -45,9 +45,8 @@ LIMIT_LEAST = 1_000
 USAGE_RANGE = (0.25, 4.0)
 """Reported tokens for each estimated one; a report outside of it counts something else, and teaches nothing."""
 
-GLANCE_BYTES = GROUP_BYTES + 4_096
-"""New bytes of a body at most for it to be little work: a millisecond, most of it to count tokens. (What stands behind
-the last group of known messages counts among them.)"""
+GLANCE_BYTES = 4_096
+"""New bytes of a body at most for it to be little work: a millisecond, most of it to count tokens."""
 
 BYTES_A_TOKEN = 10
 """Bytes of a body for each of its tokens at most, for a rejection to say something of its model: images are large and
@@ -174,7 +173,8 @@ class Engine:
             if earlier is None:
                 return None
             layout, group = earlier[1]
-            new = len(call.body) - earlier[0] - group.end - layout.behind
+            seen = layout.ends[-1] if group is layout.groups[-1] else group.end  # as far as sizes tell
+            new = len(call.body) - earlier[0] - layout.behind - seen
             return self._read(call, earlier) if new <= min(layout.room, GLANCE_BYTES) else None
         except Exception:  # `prepare` says what is wrong with it
             return None
@@ -472,16 +472,17 @@ class Engine:
         return found
 
     def _account(self, session: Session, kin: Session | None, call: Call, body: Body, model: str) -> None:
+        if session.account is not None:
+            return
         label = formats.label(call.labels, body)
-        if session.account is None:
-            of_kin: Account | None = kin.account if kin is not None else None
-            # A branch: the client went back, changed its last words, or its tools before the model had spoken.
-            if of_kin is not None and of_kin.label == label:
-                session.account = of_kin
-            else:
-                session.account = self._accounts.open(
-                    session.chain[-1].hex()[:8], label, call.api, model, windows.price_of(model)
-                )
+        of_kin: Account | None = kin.account if kin is not None else None
+        # A branch: the client went back, changed its last words, or its tools before the model had spoken.
+        if of_kin is not None and of_kin.label == label:
+            session.account = of_kin
+        else:
+            session.account = self._accounts.open(
+                session.chain[-1].hex()[:8], label, call.api, model, windows.price_of(model)
+            )
 
     def _count(self, name: str) -> None:
         with self._lock:
@@ -562,12 +563,16 @@ def _one_more(sent: _Sent) -> bytes | None:
     """The whole body with one more cache breakpoint, at the end of the head's last user message once the model has
     spoken; None where none is set. Nothing else of it is changed."""
     data, view = sent.body.data, sent.view
-    if sent.call.api != "anthropic" or view.head >= len(sent.seen) or breakpoints.KEY not in data:
+    if sent.call.api != "anthropic" or view.head >= len(sent.seen):
+        return None
+    start, end = sent.body.spans[sent.form.messages]
+    # Most clients of this API that cache at all have markers in each request.
+    if data.find(breakpoints.KEY, 0, start) < 0 and data.find(breakpoints.KEY, start + sent.layout.unmarked) < 0:
+        sent.layout.unmarked = sent.layout.groups[-1].end if sent.layout.groups else 0
         return None
     stable = next((n for n in range(view.head - 1, -1, -1) if sent.seen[n].message.role == "user"), None)
     if stable is None:
         return None
-    start, end = sent.body.spans[sent.form.messages]
     first, last = (start + offset for offset in sent.layout.place(stable))
     marker = breakpoints.value(
         breakpoints.markers((data[:start], data[end:], data[start:last])), breakpoints.markers((data[last:end],))

@@ -37,7 +37,7 @@ class Group(NamedTuple):
 class Layout:
     """An array of messages: what they are, and where in the array."""
 
-    __slots__ = ("behind", "ends", "groups", "opening", "room", "slices", "starts")
+    __slots__ = ("behind", "ends", "groups", "opening", "room", "slices", "starts", "unmarked")
 
     def __init__(self, slices: list[Any], starts: array[int], ends: array[int], groups: list[Group]) -> None:
         self.slices = slices
@@ -50,6 +50,8 @@ class Layout:
         """Tokens up to the threshold of the view that was made of it."""
         self.behind = 0
         """Bytes of the body behind the last message."""
+        self.unmarked = 0
+        """Bytes from the bracket up to which there is no cache marker, as far as is known."""
         self.opening = 0
         """What it is looked up by; 0: it is too short."""
 
@@ -128,6 +130,8 @@ def made(
             done = end
     found = Layout(slices, starts, ends, groups)
     found.behind = len(data) - at - (ends[-1] if ends else 0)
+    if earlier is not None:
+        found.unmarked = min(earlier[0].unmarked, earlier[1].end)
     found.opening = _opening(api, data, at)
     return found
 

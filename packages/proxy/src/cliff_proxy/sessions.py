@@ -194,12 +194,18 @@ class Session:
         self.layout: Layout | None = None
         """Of the newest request."""
         self._written = Counter(map(_key, given))
+        self._seen: list[Fact] = []
+        """Of the compactor's at the last call."""
 
     def new_facts(self) -> list[Fact]:
         """The facts that were learned since the last call."""
+        known = self.compactor.facts
+        if known == self._seen:
+            return []
+        self._seen = known
         written = self._written.copy()
         facts = []
-        for fact in self.compactor.facts:
+        for fact in known:
             key = _key(fact)
             if written[key]:
                 written[key] -= 1

@@ -75,7 +75,8 @@ class Body:
         start, end = self.spans.get(name, (0, 0))
         if self.data[start : start + 1] != b"[":
             return None
-        shift = self._shift(start, end)
+        known = self.known if self.known is not None and self.known[0] == start else None
+        shift = known[1] - known[0] - len(_KNOWN) if known is not None else 0
         raws = _ITEMS.decode(memoryview(self.text)[start : end - shift])
         places = []
         at = start + 1
@@ -84,7 +85,7 @@ class Body:
             size = len(memoryview(raw))
             places.append((at + shift, at + shift + size))
             at += size
-        return places[1:] if shift else places
+        return places if known is None else places[1:]
 
     def items(self, name: str) -> list[memoryview] | None:
         """Views of those elements."""
@@ -97,11 +98,6 @@ class Body:
         start, end = self.spans[name]
         whole = memoryview(self.data)
         return b"".join((whole[:start], b"[", b",".join(items), b"]", whole[end:]))
-
-    def _shift(self, start: int, end: int) -> int:
-        """Bytes that a value is shorter by in `text`."""
-        known = self.known
-        return known[1] - known[0] - len(_KNOWN) if known is not None and start <= known[0] < end else 0
 
 
 _KNOWN = b"[{}"
