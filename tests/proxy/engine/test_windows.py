@@ -28,6 +28,16 @@ def test_what_a_person_chose_comes_first():
     assert threshold(settings, "claude-haiku-4-5") == 20_000, "the exact name before a glob"
 
 
+def test_a_threshold_that_follows_the_session_has_the_models_prices():
+    settings = Settings(config=CliffConfig(threshold_tokens="auto"), threshold_given=True)
+    plan = windows.plan(settings, "claude-opus-4-5", None)
+    assert (plan.config.threshold_tokens, plan.config.cache_price_ratio, plan.room) == ("auto", 12.5, 126_000)
+    assert windows.plan(settings, "a-model-that-no-table-knows", None).config == settings.config
+    settings = Settings(thresholds={"claude-*": "auto"})
+    assert windows.plan(settings, "claude-opus-5-5", None).config.cache_price_ratio == 25
+    assert threshold(settings, "gpt-5-mini") == 128_000
+
+
 def test_room_is_the_window_without_the_answer_and_five_percent():
     # 200 000 - 64 000 - 10 000
     plan = windows.plan(Settings(), "claude-haiku-4-5", None)

@@ -319,14 +319,16 @@ class Engine:
                 parts.append(message)
         if sent.call.api != "anthropic":
             return parts
-        start, end = sent.body.spans[sent.form.messages]
-        whole = sent.body.data
-        # System prompt and tools come before the messages in the prompt, wherever they stand in the body.
-        before = breakpoints.markers((whole[:start], whole[end:], *parts[: block + 1]))
-        marker = breakpoints.value(before, breakpoints.markers(parts[block + 1 :]))
+        marker = None
+        if _marked(sent):
+            start, end = sent.body.spans[sent.form.messages]
+            whole = sent.body.data
+            # System prompt and tools come before the messages in the prompt, wherever they stand in the body.
+            before = breakpoints.markers((whole[:start], whole[end:], *parts[: block + 1]))
+            marker = breakpoints.value(before, breakpoints.markers(parts[block + 1 :]))
         if not isinstance(messages[block], Merged):
             assert view.block is not None
-            parts[block] = breakpoints.block(dumps(view.block), marker)
+            parts[block] = breakpoints.block(_json_text(view.block), marker)
         elif marker is not None:
             parts[block] = breakpoints.marked(bytes(parts[block]), marker) or parts[block]
         return parts
@@ -559,17 +561,29 @@ def _steady(facts: Sequence[Fact], tokens: int, purpose: Purpose) -> int:
     return max(1, tokens)
 
 
+_json_text = lru_cache(maxsize=64)(dumps)
+"""Blocks: the same one at each request of a growth segment."""
+
+
+def _marked(sent: _Sent) -> bool:
+    """Whether a body may have a cache marker; it need not be searched where an earlier one had none."""
+    data, layout = sent.body.data, sent.layout
+    start, _ = sent.body.spans[sent.form.messages]
+    if data.find(breakpoints.KEY, 0, start) >= 0 or data.find(breakpoints.KEY, start + layout.unmarked) >= 0:
+        return True
+    layout.unmarked = layout.groups[-1].end if layout.groups else 0
+    return False
+
+
 def _one_more(sent: _Sent) -> bytes | None:
     """The whole body with one more cache breakpoint, at the end of the head's last user message once the model has
     spoken; None where none is set. Nothing else of it is changed."""
     data, view = sent.body.data, sent.view
     if sent.call.api != "anthropic" or view.head >= len(sent.seen):
         return None
-    start, end = sent.body.spans[sent.form.messages]
-    # Most clients of this API that cache at all have markers in each request.
-    if data.find(breakpoints.KEY, 0, start) < 0 and data.find(breakpoints.KEY, start + sent.layout.unmarked) < 0:
-        sent.layout.unmarked = sent.layout.groups[-1].end if sent.layout.groups else 0
+    if not _marked(sent):
         return None
+    start, end = sent.body.spans[sent.form.messages]
     stable = next((n for n in range(view.head - 1, -1, -1) if sent.seen[n].message.role == "user"), None)
     if stable is None:
         return None

@@ -12,6 +12,7 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -75,6 +76,7 @@ class SliceDialect:
         self.inner = inner
         self.name = inner.name
         self.block_index = inner.block_index
+        self._encoded = lru_cache(maxsize=64)(lambda text: dumps(inner.block_message(text)))
 
     def plain(self, message: Slice) -> Slice:
         return message
@@ -90,8 +92,8 @@ class SliceDialect:
         return found
 
     def block_message(self, text: str) -> Any:
-        """The block as a message, ready to be sent."""
-        return dumps(self.inner.block_message(text))
+        """The block as a message, ready to be sent: the same one at each request of a growth segment."""
+        return self._encoded(text)
 
     def merge_block(self, message: Any, text: str) -> Any:
         return Merged(message, text) if message.mergeable else None
