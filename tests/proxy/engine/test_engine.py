@@ -184,7 +184,7 @@ def test_a_rejected_request_is_replaced_by_a_smaller_one_and_the_limit_remembere
     running.answered(again, Usage(again.state.view.tokens))
     assert running.status()["limits"] == {MODEL: 6_000}
     # Another session of that model keeps below it by itself; one of another upstream does not know it.
-    other = running.prepare(call(api, session(api, 6, "another task")))
+    other = running.prepare(call(api, session(api, 4, "another task")))
     assert other.action == "cliff"
     assert other.state.view.threshold == 5_700
     elsewhere = Call(api, other.state.call.body, "https://other.example.com")

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from cliff_core import CliffConfig
 from cliff_proxy import layouts
 from cliff_proxy.engine import Call
-from cliff_proxy.slices import split
+from cliff_proxy.slices import elements, split
 from proxy.engine.client import UPSTREAM, engine
 from proxy.engine.test_slices import values
 
 
 def layout(data: bytes, name: str = "messages", earlier=None, known=None) -> layouts.Layout:
-    at = split(data).spans[name][0]
     found = split(data, known)
     places = found.places(name)
     assert places is not None
     slices = list(range((earlier[1].messages if earlier else 0) + len(places)))
-    return layouts.made("chat", data, at, slices, places, earlier)
+    around = layouts.Around.of(data, *found.spans[name], found.spans)
+    return layouts.made("chat", data, around, slices, places, earlier)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_groups_are_whole_messages_of_at_least_so_many_bytes(small):
     found = layout(b'{"messages": [{"a":"aaaaaaaaaa"}, {"b":"b"}, {"c":1}, {"d":2}]}')
     assert [(group.messages, group.end) for group in found.groups] == [(2, 30)]  # behind it are 18 bytes
     assert [found.place(number) for number in range(4)] == [(1, 19), (21, 30), (32, 39), (41, 48)]
-    assert found.behind == 2
+    assert found.around.size == 2
 
 
 def test_what_two_bodies_have_in_common_ends_with_a_group(small):
@@ -127,7 +127,12 @@ def test_any_body_that_goes_on_is_cut_as_if_it_were_new(items, more, indent, lon
             of_new, of_whole = layout(data, earlier=earlier, known=span), layout(data)
             assert [of_new.place(n) for n in range(len(places))] == [of_whole.place(n) for n in range(len(places))]
             assert of_new.groups == of_whole.groups
-            assert of_new.behind == of_whole.behind
+            assert of_new.around == of_whole.around
+            spans = earlier[0].around.same(data, at)
+            if spans is not None:
+                assert spans == whole.spans
+                assert elements(data, span[1], len(data) - of_whole.around.size) in (None, body.places("messages"))
+            assert (spans is None) is (before[:at] != data[:at] or not before.endswith(data[-of_whole.around.size :]))
     finally:
         layouts.GROUP_BYTES, layouts.OPENING_BYTES = group, opening
 

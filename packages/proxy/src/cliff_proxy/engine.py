@@ -20,12 +20,12 @@ from cliff_core.overflow import Rejection
 from cliff_proxy import breakpoints, formats, layouts, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
-from cliff_proxy.layouts import Group, Layout
+from cliff_proxy.layouts import Around, Group, Layout
 from cliff_proxy.log import described
 from cliff_proxy.recording import Recorder
 from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
 from cliff_proxy.settings import Settings
-from cliff_proxy.slices import Body, Bytes, Unsplittable, canonical, dumps, split
+from cliff_proxy.slices import Body, Bytes, Unsplittable, canonical, dumps, elements, split
 from cliff_proxy.store import Store
 
 logger = logging.getLogger("cliff_proxy")
@@ -109,6 +109,21 @@ class Read:
     """None: it has no messages."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """What a call says beside its messages: the same for all that have the same bytes there."""
+
+    upstream: str
+    model: str
+    plan: windows.Plan
+    fixed: bytes
+    """Digest of system prompt and tools."""
+    fixed_tokens: int
+    root: bytes
+    limits: bytes
+    """See `_root`."""
+
+
 _Earlier = tuple[int, tuple[Layout, Group]]
 """Where an array begins in a body, and what it has in common with which layout."""
 
@@ -174,23 +189,35 @@ class Engine:
                 return None
             layout, group = earlier[1]
             seen = layout.ends[-1] if group is layout.groups[-1] else group.end  # as far as sizes tell
-            new = len(call.body) - earlier[0] - layout.behind - seen
+            new = len(call.body) - earlier[0] - layout.around.size - seen
             return self._read(call, earlier) if new <= min(layout.room, GLANCE_BYTES) else None
         except Exception:  # `prepare` says what is wrong with it
             return None
 
     def _read(self, call: Call, found: _Earlier | None) -> Read:
         form = FORMATS[call.api]
-        body, earlier = _split(call, form.messages, found)
-        places = body.places(form.messages)
-        if places is None or (not places and earlier is None):
-            return Read(body, form, None)
+        name, known = form.messages, self._slices[call.api]
+        continued = _continued(call, *found) if found is not None else None
+        earlier: tuple[Layout, Group] | None
+        envelope: _Envelope | None = None
+        if found is not None and continued is not None:
+            earlier = layout, _ = found[1]
+            body, places = continued
+            envelope, around = layout.envelope, layout.around._replace(whole=len(body.data), spans=body.spans)
+        else:
+            body, earlier = _split(call, name, found)
+            split_places = body.places(name)
+            if split_places is None or (not split_places and earlier is None):
+                return Read(body, form, None)
+            places = split_places
+            around = Around.of(body.data, *body.spans[name], body.spans)
         whole = memoryview(body.data)
-        slices: list[Slice] = self._slices[call.api].of([whole[start:end] for start, end in places])
+        slices: list[Slice] = known.of([whole[start:end] for start, end in places])
         if earlier is not None:
             slices = [*earlier[0].slices[: earlier[1].messages], *slices]
-        at = body.spans[form.messages][0]
-        return Read(body, form, layouts.made(call.api, body.data, at, slices, places, earlier))
+        layout = layouts.made(call.api, body.data, around, slices, places, earlier)
+        layout.envelope = envelope
+        return Read(body, form, layout)
 
     def _earlier(self, call: Call) -> _Earlier | None:
         """An array in a body that begins as the messages of an earlier one did."""
@@ -230,14 +257,15 @@ class Engine:
 
     def _prepare(self, call: Call, read: Read) -> Prepared:
         form, body, layout = read.form, read.body, read.layout
-        if (name := formats.stateful(form, body)) is not None:
+        envelope = layout.envelope if layout is not None else None
+        if envelope is None and (name := formats.stateful(form, body)) is not None:
             self._count(name)
             return Prepared(None, "pass", name)
         if layout is None:
             return Prepared(None, "pass", "no messages")
-        model = formats.model(body)
-        plan = self._plan(model, windows.answer_class(formats.answer_tokens(form, body)))
-        fixed, fixed_tokens = self._fixed_part(form, body)
+        if envelope is None:
+            envelope = layout.envelope = self._envelope(call, form, body)
+        plan, limits = envelope.plan, envelope.limits
         slices: list[Slice] = layout.slices
         purpose: Purpose = formats.purpose(slices[-1].message)
         if call.compact and purpose == "step":
@@ -246,13 +274,13 @@ class Engine:
         if not own:
             return Prepared(None, "pass", purpose)
         seen = own if purpose == "summary" else slices
-        root, limits = _root(call, model, plan)
-        given: list[Fact] = [] if plan.limit is None else [{"at": 0, "kind": "limit", "value": plan.limit}]
+        given: list[Fact] = [] if plan.limit is None else [_limit(plan.limit)]
         learned = self._store.limit(limits)
         if learned is not None:
             with self._lock:
-                self._limits[limits] = model, learned
-        session, warm, kin = self._sessions.find(root, own, fixed, plan.config, self._slices[call.api].dialect, given)
+                self._limits[limits] = envelope.model, learned
+        dialect = self._slices[call.api].dialect
+        session, warm, kin = self._sessions.find(envelope.root, own, envelope.fixed, plan.config, dialect, given)
         with session.lock:
             compactor = session.compactor
             if learned is not None and learned < _least(compactor.facts):
@@ -260,11 +288,11 @@ class Engine:
                     compactor.limited(learned, len(own))
                 else:
                     session.compactor = compactor = session.anew([*compactor.facts, _limit(learned)])
-            view = compactor.view(seen, _steady(compactor.facts, fixed_tokens, purpose))
+            view = compactor.view(seen, _steady(compactor.facts, envelope.fixed_tokens, purpose))
             if view.failed:
                 return Prepared(None, "failed", "compaction failed (see the log)")
             self._sessions.learn(session, own)
-            self._account(session, kin, call, body, model)
+            self._account(session, kin, call, body, envelope.model)
             layout.room = view.threshold - view.tokens
             self._sessions.layouts.replace(session.layout, layout)
             session.layout = layout
@@ -459,6 +487,11 @@ class Engine:
                 _keep(self._plans, key, found)
         return found
 
+    def _envelope(self, call: Call, form: Format, body: Body) -> _Envelope:
+        model = formats.model(body)
+        plan = self._plan(model, windows.answer_class(formats.answer_tokens(form, body)))
+        return _Envelope(call.upstream, model, plan, *self._fixed_part(form, body), *_root(call, model, plan))
+
     def _fixed_part(self, form: Format, body: Body) -> tuple[bytes, int]:
         """Digest and tokens of what is sent outside the messages."""
         key = formats.fixed_key(form, body)
@@ -493,6 +526,17 @@ class Engine:
     def _failed(self, error: Exception) -> Prepared:
         logger.error("a request could not be worked on: %s", described(error))
         return Prepared(None, "failed", type(error).__name__)
+
+
+def _continued(call: Call, at: int, earlier: tuple[Layout, Group]) -> tuple[Body, list[tuple[int, int]]] | None:
+    """A body that has the same bytes as an earlier one around its messages, too, and where its new ones lie."""
+    layout, group = earlier
+    envelope: _Envelope | None = layout.envelope
+    spans = layout.around.same(call.body, at) if envelope is not None and envelope.upstream == call.upstream else None
+    if spans is None:
+        return None
+    places = elements(call.body, at + group.end, len(call.body) - layout.around.size)
+    return None if places is None else (Body(call.body, spans, b""), places)
 
 
 def _split(call: Call, name: str, found: _Earlier | None) -> tuple[Body, tuple[Layout, Group] | None]:

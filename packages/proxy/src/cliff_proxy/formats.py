@@ -11,6 +11,7 @@ from typing import Any, Literal
 from cliff_core import tokens
 from cliff_core.content import Directive, Message, Note
 from cliff_core.dialects import parts
+from cliff_proxy.layouts import quick_hash
 from cliff_proxy.slices import Body, canonical
 
 Purpose = Literal["step", "summary", "trigger"]
@@ -112,7 +113,7 @@ def fixed_key(form: Format, body: Body) -> tuple[int, ...]:
     if system is not None and BILLING.encode() in system:
         system = canonical(_system(form, body))
     raws = [system, *(body.raw(name) for name in form.tools)]
-    return tuple(number for raw in raws for number in (hash(raw), len(raw or b"")))
+    return tuple(number for raw in raws for number in (quick_hash(raw or b""), len(raw or b"")))
 
 
 def _system(form: Format, body: Body) -> list[str]:

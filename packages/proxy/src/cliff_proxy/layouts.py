@@ -1,17 +1,19 @@
 """Where the messages of earlier bodies lie, so that a request that begins with the same bytes is not split there again.
 
 A client sends its whole history at each step. Of the bytes up to the newest messages nothing has to be read but whether
-they are the same, which the process's own hash of bytes tells at some gigabytes a second: a group of messages at a
-time, up to the first group that differs. Nothing of a body is kept but hashes, lengths, and what stands for its
-messages.
+they are the same, which a hash tells at ten gigabytes a second: a group of messages at a time, up to the first group
+that differs. Nothing of a body is kept but hashes, lengths, and what stands for its messages.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from xxhash import xxh3_64_intdigest
 
 GROUP_BYTES = 8_192
 """Bytes of messages that are compared at once, at least. What stands behind the last whole group is always split."""
@@ -21,6 +23,50 @@ OPENING_BYTES = 256
 
 CANDIDATES = 8
 """Layouts with the same opening that are remembered (sub-agents of one session begin alike)."""
+
+
+_SEED = int.from_bytes(os.urandom(8))
+
+
+def quick_hash(part: bytes | memoryview) -> int:
+    """Of some bytes, in this process: what leaves it, or decides what is sent, has a digest (`sessions.digest`)."""
+    return xxh3_64_intdigest(part, _SEED)
+
+
+class Around(NamedTuple):
+    """What stands around an array of messages in a body."""
+
+    at: int
+    """Bytes up to its bracket."""
+    before: int
+    """Their hash."""
+    size: int
+    """Bytes from its closing bracket on."""
+    behind: int
+    """Their hash."""
+    whole: int
+    """Bytes of the body."""
+    spans: dict[str, tuple[int, int]]
+    """Where its values lie (`slices.Body`)."""
+
+    @classmethod
+    def of(cls, data: bytes, at: int, end: int, spans: dict[str, tuple[int, int]]) -> Around:
+        """`end`: of the array."""
+        whole, size = memoryview(data), len(data) - end + 1
+        return cls(at, quick_hash(whole[:at]), size, quick_hash(whole[end - 1 :]), len(data), spans)
+
+    def same(self, data: bytes, at: int) -> dict[str, tuple[int, int]] | None:
+        """Where the values of another body lie that has the same around its array at `at`; None if it has not."""
+        whole, end = memoryview(data), len(data) - self.size
+        if at != self.at or end <= at or quick_hash(whole[:at]) != self.before:
+            return None
+        if quick_hash(whole[end:]) != self.behind:
+            return None
+        longer = len(data) - self.whole
+        return {
+            name: (start + longer * (start > at), stop + longer * (stop > at))
+            for name, (start, stop) in self.spans.items()
+        }
 
 
 class Group(NamedTuple):
@@ -37,19 +83,22 @@ class Group(NamedTuple):
 class Layout:
     """An array of messages: what they are, and where in the array."""
 
-    __slots__ = ("behind", "ends", "groups", "opening", "room", "slices", "starts", "unmarked")
+    __slots__ = ("around", "ends", "envelope", "groups", "opening", "room", "slices", "starts", "unmarked")
 
-    def __init__(self, slices: list[Any], starts: array[int], ends: array[int], groups: list[Group]) -> None:
+    def __init__(
+        self, slices: list[Any], starts: array[int], ends: array[int], groups: list[Group], around: Around
+    ) -> None:
         self.slices = slices
         """What stands for each message."""
         self.starts = starts
         """Bytes from the array's bracket to each message."""
         self.ends = ends
         self.groups = groups
+        self.around = around
+        self.envelope: Any = None
+        """What was found around it."""
         self.room = 0
         """Tokens up to the threshold of the view that was made of it."""
-        self.behind = 0
-        """Bytes of the body behind the last message."""
         self.unmarked = 0
         """Bytes from the bracket up to which there is no cache marker, as far as is known."""
         self.opening = 0
@@ -61,7 +110,7 @@ class Layout:
         start, found = at, None
         for group in self.groups:
             end = at + group.end
-            if end > len(data) or hash(whole[start:end]) != group.key:
+            if end > len(data) or quick_hash(whole[start:end]) != group.key:
                 break
             start, found = end, group
         return found
@@ -107,13 +156,14 @@ class Layouts:
 def made(
     api: str,
     data: bytes,
-    at: int,
+    around: Around,
     slices: list[Any],
     places: Sequence[tuple[int, int]],
     earlier: tuple[Layout, Group] | None = None,
 ) -> Layout:
-    """The layout of the array at `data[at]`. `slices` stand for its messages; `places` (in `data`) are those of the
-    messages behind what it has in common with an earlier one."""
+    """The layout of an array in `data`. `slices` stand for its messages; `places` (in `data`) are those of the messages
+    behind what it has in common with an earlier one."""
+    at = around.at
     if earlier is None:
         starts, ends, groups = array("Q"), array("Q"), []
     else:
@@ -126,10 +176,9 @@ def made(
         starts.append(start - at)
         ends.append(end - at)
         if end - done >= GROUP_BYTES:
-            groups.append(Group(len(ends), end - at, hash(whole[done:end])))
+            groups.append(Group(len(ends), end - at, quick_hash(whole[done:end])))
             done = end
-    found = Layout(slices, starts, ends, groups)
-    found.behind = len(data) - at - (ends[-1] if ends else 0)
+    found = Layout(slices, starts, ends, groups, around)
     if earlier is not None:
         found.unmarked = min(earlier[0].unmarked, earlier[1].end)
     found.opening = _opening(api, data, at)

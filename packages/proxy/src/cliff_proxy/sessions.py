@@ -21,7 +21,7 @@ from cliff_core.block import MESSAGE_TOKENS
 from cliff_core.content import Message, ToolResult, counted
 from cliff_core.dialects import Dialect, dialect
 from cliff_core.turns import head_end
-from cliff_proxy.layouts import Layout, Layouts
+from cliff_proxy.layouts import Layout, Layouts, quick_hash
 from cliff_proxy.slices import canonical, dumps, loads
 from cliff_proxy.store import Row, Store
 
@@ -84,6 +84,8 @@ class SliceDialect:
     def parse(self, message: Any) -> Message:
         """The core tells results apart by identity, and the same bytes can stand in a history twice."""
         found: Message = message.message
+        if not any(isinstance(c, ToolResult) for c in found.contents):
+            return found
         contents = (replace(c) if isinstance(c, ToolResult) else c for c in found.contents)
         return Message(found.role, tuple(contents), found.tokens)
 
@@ -111,8 +113,7 @@ class Slices:
 
     def of(self, items: Sequence[memoryview]) -> list[Slice]:
         """A slice for each item; what is new among them is parsed and counted."""
-        # The process's own hash of bytes is keyed and five times as fast as a digest.
-        keys = [(hash(item.tobytes()), len(item)) for item in items]
+        keys = [(quick_hash(item), len(item)) for item in items]
         known = self._known
         found: list[Slice | None] = [ref() if (ref := known.get(key)) is not None else None for key in keys]
         new = {key: items[place].tobytes() for place, key in enumerate(keys) if found[place] is None}
@@ -188,6 +189,8 @@ class Session:
         """Digest of system prompt and tools of the newest request."""
         self.compactor = compactor
         self.lock = threading.Lock()
+        self.head = 0
+        """Messages in the head; all of them before the model has spoken."""
         self.counted: list[Slice] = []
         """Those that memory is counted for."""
         self.learned = 0
@@ -301,7 +304,7 @@ class Sessions:
             if head is None:
                 head = self._heads[first] = _Head(self._store.rows(first))
             near, shared = _nearest(head.sessions, slices)
-            end_of_head = _head(slices)
+            end_of_head = near.head if near is not None and shared > near.head else _head(slices)
             spoken = shared > end_of_head
             if near is not None and (spoken or (near.fixed == fixed and shared == len(near.slices))):
                 chain = [*near.chain[: shared + 1], *_extended(near.chain[shared], slices[shared:])]
@@ -311,11 +314,13 @@ class Sessions:
                 # and learned something, or this one did where it now differs.
                 if near.learned <= shared >= len(near.slices) - TAIL and not news:
                     self._claim(head, near, slices, chain, fixed, shared)
+                    near.head = end_of_head
                     return near, True, near
             chain = [root, *_extended(root, slices)]
             rows = _on_path(head.rows, _places(chain, end_of_head, fixed))
             facts = [*given, *(row.fact for row in rows)]
             session = Session(root, slices, chain, fixed, Compactor(of, config, facts), facts)
+            session.head = end_of_head
             session.learned = max((row.size for row in rows), default=0)
             self._all[id(session)] = session
             head.sessions.append(session)

@@ -77,14 +77,7 @@ class Body:
             return None
         known = self.known if self.known is not None and self.known[0] == start else None
         shift = known[1] - known[0] - len(_KNOWN) if known is not None else 0
-        raws = _ITEMS.decode(memoryview(self.text)[start : end - shift])
-        places = []
-        at = start + 1
-        for raw in raws:
-            at = _skipped(self.text, at)
-            size = len(memoryview(raw))
-            places.append((at + shift, at + shift + size))
-            at += size
+        places = _places(self.text, start, end - shift, shift)
         return places if known is None else places[1:]
 
     def items(self, name: str) -> list[memoryview] | None:
@@ -102,6 +95,28 @@ class Body:
 
 _KNOWN = b"[{}"
 """Stands for the known elements of an array. No other value begins so, as one would with `0`: `0.5`."""
+
+
+def elements(data: bytes, start: int, end: int) -> list[tuple[int, int]] | None:
+    """Where the elements of an array lie between the end of a known one and its closing bracket; None where that is
+    not what is there, or not without more ado."""
+    text = b"".join((_KNOWN, memoryview(data)[start:end], b"]"))
+    try:
+        return _places(text, 0, len(text), start - len(_KNOWN))[1:]
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _places(text: bytes, start: int, end: int, shift: int) -> list[tuple[int, int]]:
+    """Where the elements of the array lie that is `text[start:end]`, plus `shift`."""
+    places = []
+    at = start + 1
+    for raw in _ITEMS.decode(memoryview(text)[start:end]):
+        at = _skipped(text, at)
+        size = len(memoryview(raw))
+        places.append((at + shift, at + shift + size))
+        at += size
+    return places
 
 
 def split(data: bytes, known: tuple[int, int] | None = None) -> Body:
