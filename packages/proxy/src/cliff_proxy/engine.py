@@ -66,8 +66,8 @@ class Call:
     """Decoded: JSON text."""
     upstream: str
     """Base URL that it goes to: limits are learned for a model and an upstream."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Ids that the client sent (headers in lower case), for display only."""
+    labels: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The client's headers, or of them its ids (names in lower case): for display only."""
     bypass: bool = False
     compact: bool = False
     """OpenAI's `/responses/compact`: untouched while it fits the model's window."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,9 +15,9 @@ from cliff_proxy.bodies import MAX_COPY, CannotDecode, Decoding
 from cliff_proxy.engine import Api, Usage
 
 _WORTH_READING = re.compile(
-    rb'"usage"\s*:\s*\{|\[DONE\]|"error"\s*:\s*[{"]|"type"\s*:\s*"(?:error|message_stop|response\.(?:completed|incomplete|failed))"'
+    rb'"(?:usage"\s*:\s*\{|error"\s*:\s*[{"]|type"\s*:\s*"(?:error|message_stop|response\.(?:completed|incomplete|failed))")'
 )
-"""In an event that reports something. Quotes within a text are escaped, so no text of a model looks so."""
+"""In an event that reports something, as is `[DONE]`. Quotes within a text are escaped: no text of a model looks so."""
 
 _OPENING = {"ping", "response.created", "response.queued", "response.in_progress"}
 """Events that come before a prompt is accepted. (Anthropic's first one reports its tokens: it is accepted by then.)"""
@@ -30,7 +30,6 @@ class Report:
 
     def __init__(self, api: Api, content_type: str, codings: Sequence[str], keep: bool = False) -> None:
         """`keep`: all of the decoded body is kept in `copy`."""
-        self.usage: Usage | None = None
         self.complete = False
         """The last event of a stream is there."""
         self.begun = False
@@ -42,6 +41,7 @@ class Report:
         self.streams = "event-stream" in content_type.lower()
         self._api = api
         self._figures: dict[str, int] = {}
+        self._reported = False
         self._splitter = events.Splitter(MAX_COPY)
         self._kept: bytearray | None = bytearray() if keep else None
         self._whole: bytearray | None = bytearray() if not self.streams else None
@@ -69,7 +69,8 @@ class Report:
                 self._give_up()
             return
         for event in self._splitter.feed(data):
-            self._read(event)
+            if not self.begun or b"[DONE]" in event or _WORTH_READING.search(event):
+                self._read(event)
         if self._splitter.lost:
             self._give_up()
 
@@ -102,12 +103,11 @@ class Report:
         self.begun, self._decoding, self._whole, self._kept = True, None, None, None
 
     def _read(self, event: bytes) -> None:
-        if not self.begun or _WORTH_READING.search(event):
-            data = events.data(event)
-            if data == b"[DONE]":
-                self.begun = self.complete = True
-            elif data:  # else a comment, which only keeps the connection alive
-                self._read_data(_json(data))
+        data = events.data(event)
+        if data == b"[DONE]":
+            self.begun = self.complete = True
+        elif data:  # else a comment, which only keeps the connection alive
+            self._read_data(_json(data))
 
     def _read_data(self, value: Any) -> None:
         if not isinstance(value, dict):
@@ -124,16 +124,20 @@ class Report:
         self._take_usage(value)
         self.complete = self.complete or kind in _ENDS
 
-    def _take_usage(self, reply: Mapping[str, Any]) -> None:
+    def _take_usage(self, reply: dict[str, Any]) -> None:
         """Usage lies at the top (all APIs), in `message` (Anthropic's first event) or `response` (Responses)."""
         for place in (reply, reply.get("message"), reply.get("response")):
-            usage = place.get("usage") if isinstance(place, Mapping) else None
-            if isinstance(usage, Mapping):
+            usage = place.get("usage") if isinstance(place, dict) else None
+            if isinstance(usage, dict):
                 for name, value in _figures(usage).items():  # later ones include earlier ones, or are left at 0
                     self._figures[name] = max(value, self._figures.get(name, 0))
-                self.usage = self._added_up()
+                self._reported = True
 
-    def _added_up(self) -> Usage:
+    @property
+    def usage(self) -> Usage | None:
+        """What was reported so far, added up; None if nothing was."""
+        if not self._reported:
+            return None
         found = self._figures
         if self._api == "anthropic":
             read, written = found.get("cache_read_input_tokens", 0), found.get("cache_creation_input_tokens", 0)
@@ -144,13 +148,13 @@ class Report:
         return Usage(whole, found.get("cached_tokens", 0), found.get("cache_write_tokens", 0), output)
 
 
-def _figures(usage: Mapping[str, Any]) -> dict[str, int]:
+def _figures(usage: dict[str, Any]) -> dict[str, int]:
     """The whole numbers of a usage object, those of its details of the prompt among them."""
     found = {}
     for key, value in usage.items():
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             found[key] = value
-        elif isinstance(value, Mapping) and key in {"prompt_tokens_details", "input_tokens_details"}:
+        elif isinstance(value, dict) and key in {"prompt_tokens_details", "input_tokens_details"}:
             found |= _figures(value)
     return found
 

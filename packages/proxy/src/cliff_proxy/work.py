@@ -20,7 +20,7 @@ from cliff_proxy.log import described
 from cliff_proxy.metrics import Metrics
 from cliff_proxy.process import LARGE, give_back
 from cliff_proxy.reports import Report
-from cliff_proxy.routes import LABELS, Route
+from cliff_proxy.routes import Route
 
 logger = logging.getLogger("cliff_proxy")
 
@@ -67,10 +67,9 @@ class Work:
     async def prepare(self, headers: MultiMapping[str], route: Route, body: bytes, api: Api) -> Prepared:
         """What to send in place of a body. Never fails: whatever happens, the body can go on as it came."""
         start = time.perf_counter()
-        codings = bodies.encodings(headers.getall("content-encoding", ()))
-        labels = {name: headers[name] for name in LABELS if name in headers}
-        bypass = headers.get(BYPASS, "0").strip().lower() not in {"", "0", "false", "no"}
-        call = Call(api, body, route.upstream, labels, bypass, route.compact)
+        codings = bodies.encodings(headers.getall("content-encoding")) if "content-encoding" in headers else ()
+        bypass = BYPASS in headers and headers[BYPASS].strip().lower() not in {"", "0", "false", "no"}
+        call = Call(api, body, route.upstream, headers, bypass, route.compact)
         read = self.engine.glance(call) if not (self._jobs or codings or bypass or len(body) > AT_ONCE) else None
         if read is not None:
             prepared = self.engine.prepare(call, read, write=False)
@@ -122,8 +121,12 @@ class Work:
             return  # an error in place of an answer
         if not self._jobs and not self.engine.recording and report.size <= READ_AT_ONCE:
             report.end()
-            self._tokens(api, report.usage)
-            self.engine.answered(prepared, report.usage, write=False)
+            usage = report.usage
+            self._tokens(api, usage)
+            try:
+                self.engine.answered(prepared, usage, write=False)
+            except Exception as error:
+                self.failed(described(error))
             if self.engine.unwritten:
                 self._told_of(self._submit(self.engine.write))
             return
@@ -132,8 +135,9 @@ class Work:
         def work() -> None:
             try:
                 report.end()
-                loop.call_soon_threadsafe(self._tokens, api, report.usage)
-                self.engine.answered(prepared, report.usage, report.copy)
+                usage = report.usage
+                loop.call_soon_threadsafe(self._tokens, api, usage)
+                self.engine.answered(prepared, usage, report.copy)
             except Exception as error:
                 loop.call_soon_threadsafe(self.failed, described(error))
 
