@@ -104,7 +104,8 @@ class Client:
     def ask(self, engine: Engine, size: int, provider: Provider | None = None) -> Step:
         """One request, with its replay where it is rejected, and the usage that is reported for it."""
         items, call = self.call(size)
-        prepared = engine.prepare(call, engine.glance(call))
+        prepared = engine.at_once(call) or engine.prepare(call)
+        engine.write()
         step = Step(items, call.body, prepared)
         step.went.append(prepared.body or call.body)
         if provider is None:

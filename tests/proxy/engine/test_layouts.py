@@ -149,10 +149,10 @@ def test_little_work_is_told_from_much():
         return Call("chat", json.dumps(body).encode(), UPSTREAM)
 
     first = call(40)
-    assert running.glance(first) is None, "nothing is known yet"
+    assert running.at_once(first) is None, "nothing is known yet"
     running.prepare(first)
-    assert running.glance(call(42)) is not None
-    assert running.glance(call(40, "x" * 20_000)) is None, "20 KB are new"
+    assert running.at_once(call(42)) is not None
+    assert running.at_once(call(40, "x" * 20_000)) is None, "20 KB are new"
     view = running.prepare(call(56)).state.view
     assert 0 < 8_000 - view.tokens < 1_000
-    assert running.glance(call(59)) is None, "a cliff may be near"
+    assert running.at_once(call(59)) is None, "a cliff may be near"

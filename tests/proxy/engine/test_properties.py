@@ -291,3 +291,13 @@ def test_who_only_observes_changes_nothing(case: Case, api: str, name: str) -> N
 def test_pairing_is_checked_by_the_kit() -> None:
     assert rules.pairing("chat", [{"role": "tool", "tool_call_id": "x", "content": ""}])
     assert set(FIELD) == set(APIS)
+
+
+@some
+@given(case=plain, api=apis)
+def test_a_request_that_only_adds_is_sent_as_if_all_of_it_were_looked_at(case: Case, api: str) -> None:
+    asked = client(case, api)
+    upstream = provider(case)
+    thorough = engine(case.config)
+    thorough._more = lambda call, earlier: None  # type: ignore[method-assign]
+    assert sent(asked.play(engine(case.config), upstream)) == sent(asked.play(thorough, upstream))

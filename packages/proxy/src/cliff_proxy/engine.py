@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -17,15 +17,16 @@ from typing import Any, Literal
 from cliff_core import CliffConfig, Fact, View
 from cliff_core.decision import LIMIT_SHARE
 from cliff_core.overflow import Rejection
-from cliff_proxy import breakpoints, formats, layouts, windows
+from cliff_proxy import breakpoints, formats, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
-from cliff_proxy.layouts import Around, Group, Layout
+from cliff_proxy.layouts import Layout
 from cliff_proxy.log import described
+from cliff_proxy.reading import Earlier, Read, Reader
 from cliff_proxy.recording import Recorder
 from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
 from cliff_proxy.settings import Settings
-from cliff_proxy.slices import Body, Bytes, Unsplittable, canonical, dumps, elements, split
+from cliff_proxy.slices import Body, Bytes, Unsplittable, canonical, continues, dumps
 from cliff_proxy.store import Store
 
 logger = logging.getLogger("cliff_proxy")
@@ -45,8 +46,25 @@ LIMIT_LEAST = 1_000
 USAGE_RANGE = (0.25, 4.0)
 """Reported tokens for each estimated one; a report outside of it counts something else, and teaches nothing."""
 
-GLANCE_BYTES = 4_096
+AT_ONCE_BYTES = 4_096
 """New bytes of a body at most for it to be little work: a millisecond, most of it to count tokens."""
+
+OBSERVED_SHARE = 2
+"""A report is learned from where a request has half of the threshold at least: what it teaches decides nothing
+before."""
+
+MORE_BYTES = 16_384
+"""Bytes that may come to a request before the whole of it is looked at again."""
+
+_TELLING = (
+    # May have more tokens than bytes: what a provider fetches, or holds itself. (Within a text, quotes are escaped.)
+    *(b'"image"', b'"image_url"', b'"input_image"', b'"document"', b'"file"', b'"input_file"', b'"input_audio"'),
+    *(b'"file_id"', b'"encrypted_content"', b'"redacted_thinking"'),
+    breakpoints.KEY,
+    # A client's own compaction, and the provider's.
+    *(b'"compaction', *(sentence.encode() for sentence in formats.SUMMARIES)),
+)
+"""Messages that have one of these are looked at."""
 
 BYTES_A_TOKEN = 10
 """Bytes of a body for each of its tokens at most, for a rejection to say something of its model: images are large and
@@ -62,7 +80,7 @@ class Call:
     """A request of a client to one of the three APIs."""
 
     api: Api
-    body: bytes
+    body: bytes = field(repr=False)
     """Decoded: JSON text."""
     upstream: str
     """Base URL that it goes to: limits are learned for a model and an upstream."""
@@ -100,16 +118,6 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A body that was split, with what is known of its messages."""
-
-    body: Body
-    form: Format
-    layout: Layout | None
-    """None: it has no messages."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Envelope:
     """What a call says beside its messages: the same for all that have the same bytes there."""
 
@@ -124,8 +132,35 @@ class _Envelope:
     """See `_root`."""
 
 
-_Earlier = tuple[int, tuple[Layout, Group]]
-"""Where an array begins in a body, and what it has in common with which layout."""
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What was sent for a request far below its threshold. While messages are only added, nothing has to be decided:
+    the next one gets the same with them behind it."""
+
+    session: Session
+    news: int
+    """See `Session.news`."""
+    learned: int | None
+    """Limit of the model."""
+    tokens: int
+    rate: float
+    """Tokens for each estimated one, 1 at least."""
+    spare: int
+    """Tokens up to half of the threshold."""
+    dropped: int
+    """Tokens that the whole history would have had more."""
+    splice: tuple[int, bytes, int] | None
+    """Bytes from the array's bracket to the end of the head; the block and what is pinned; bytes from the bracket to
+    the first live message. None: it was sent as it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class _More:
+    """A request that only added to an earlier one (`Prepared.state`)."""
+
+    call: Call
+    last: _Last
+    limits: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +199,7 @@ class Engine:
         self._store = Store(settings.store)
         self._sessions = Sessions(self._store, settings.memory_bytes)
         self._slices = {api: Slices(api) for api in FORMATS}
+        self._reader = Reader(self._slices, self._sessions.layouts)
         self._accounts = Accounts()
         self._recorder = Recorder(settings.record) if settings.record is not None else None
         self._lock = threading.Lock()
@@ -180,70 +216,81 @@ class Engine:
 
     # --- one request -----------------------------------------------------------------------------------------
 
-    def glance(self, call: Call) -> Read | None:
-        """A call's body, split, where all of `prepare` is little work: few bytes are new, and no cliff is near. None
-        for every other one."""
+    def at_once(self, call: Call) -> Prepared | None:
+        """The same as `prepare`, where it is little work: few bytes are new, and no cliff is near. What was learned is
+        not written (`unwritten`). None for every other call."""
+        if call.bypass:
+            return None
         try:
-            earlier = self._earlier(call)
+            earlier = self._reader.earlier(call.api, call.body)
             if earlier is None:
                 return None
-            layout, group = earlier[1]
+            more = self._more(call, earlier)
+            if more is not None:
+                self._count(more.action)
+                return more
+            _, layout, group = earlier
             seen = layout.ends[-1] if group is layout.groups[-1] else group.end  # as far as sizes tell
-            new = len(call.body) - earlier[0] - layout.around.size - seen
-            return self._read(call, earlier) if new <= min(layout.room, GLANCE_BYTES) else None
+            new = len(call.body) - earlier.at - layout.around.size - seen
+            if new > min(layout.room, AT_ONCE_BYTES):
+                return None
+            read = self._read(call, earlier)
         except Exception:  # `prepare` says what is wrong with it
             return None
+        return self._guarded(lambda: self._prepare(call, read))
 
-    def _read(self, call: Call, found: _Earlier | None) -> Read:
-        form = FORMATS[call.api]
-        name, known = form.messages, self._slices[call.api]
-        continued = _continued(call, *found) if found is not None else None
-        earlier: tuple[Layout, Group] | None
-        envelope: _Envelope | None = None
-        if found is not None and continued is not None:
-            earlier = layout, _ = found[1]
-            body, places = continued
-            envelope, around = layout.envelope, layout.around._replace(whole=len(body.data), spans=body.spans)
-        else:
-            body, earlier = _split(call, name, found)
-            split_places = body.places(name)
-            if split_places is None or (not split_places and earlier is None):
-                return Read(body, form, None)
-            places = split_places
-            around = Around.of(body.data, *body.spans[name], body.spans)
-        whole = memoryview(body.data)
-        slices: list[Slice] = known.of([whole[start:end] for start, end in places])
-        if earlier is not None:
-            slices = [*earlier[0].slices[: earlier[1].messages], *slices]
-        layout = layouts.made(call.api, body.data, around, slices, places, earlier)
-        layout.envelope = envelope
-        return Read(body, form, layout)
-
-    def _earlier(self, call: Call) -> _Earlier | None:
-        """An array in a body that begins as the messages of an earlier one did."""
-        for at in formats.arrays(FORMATS[call.api].messages, call.body):
-            found = self._sessions.layouts.nearest(call.api, call.body, at)
-            if found is not None:
-                return at, found
-        return None
-
-    def prepare(self, call: Call, read: Read | None = None, write: bool = True) -> Prepared:
-        """The bytes to send in place of a call's body. `read`: what was read of it already. Without `write`, it is for
-        the caller to see to it that what was learned is written before the request is sent (`unwritten`)."""
+    def prepare(self, call: Call) -> Prepared:
+        """The bytes to send in place of a call's body."""
         if call.bypass:
             self._count("bypass")
             return Prepared(None, "bypass")
+        prepared = self._guarded(lambda: self._prepared(call))
+        self.write()
+        return prepared
+
+    def _prepared(self, call: Call) -> Prepared:
+        earlier = self._reader.earlier(call.api, call.body)
+        more = self._more(call, earlier) if earlier is not None else None
+        return more or self._prepare(call, self._read(call, earlier))
+
+    def _read(self, call: Call, earlier: Earlier | None = None) -> Read:
+        return self._reader.read(call.api, call.body, call.upstream, earlier)
+
+    def _guarded(self, work: Callable[[], Prepared]) -> Prepared:
         try:
-            prepared = self._prepare(call, read or self._read(call, self._earlier(call)))
+            prepared = work()
         except Unsplittable as error:
             prepared = Prepared(None, "pass", str(error))
         except Exception as error:  # fail open: the upstream must get what the client sent
             prepared = self._failed(error)
-        finally:
-            if write:
-                self.write()
         self._count(prepared.action)
         return prepared
+
+    def _more(self, call: Call, earlier: Earlier) -> Prepared | None:
+        """For a request that only adds to one of which it is known what was sent. None where something may have to be
+        decided or learned: then all is looked at."""
+        layout = earlier.layout
+        last: _Last | None = layout.last
+        if last is None or call.compact or not earlier.pure(call.body):
+            return None
+        at, end, envelope = earlier.at + layout.ends[-1], len(call.body) - layout.around.size, layout.envelope
+        if end - at > MORE_BYTES or (end - at) * last.rate > last.spare or last.news != last.session.news:
+            return None
+        if envelope.upstream != call.upstream or self._store.limit(envelope.limits) != last.learned:
+            return None
+        if layout.around.same(call.body, earlier.at) is None:
+            return None
+        new = call.body[at:end]
+        if any(word in new for word in _TELLING) or not continues(call.body, at, end):
+            return None
+        detail = f"session={last.session.account.id}; cliffs={last.session.account.sums.cliffs}"
+        state = _More(call, last, envelope.limits)
+        if last.splice is None:
+            return Prepared(None, "pass", "", detail, state)
+        head, middle, live = last.splice
+        whole = memoryview(call.body)
+        data = b"".join((whole[: earlier.at + head], middle, whole[earlier.at + live :]))
+        return Prepared(data, "view", "", detail, state)
 
     @property
     def unwritten(self) -> bool:
@@ -299,7 +346,28 @@ class Engine:
         sent = _Sent(call, body, layout, form, purpose, session, own, seen, view, True, limits)
         if purpose != "step" and view.full_tokens <= _room(plan.room, self._store.limit(limits)):
             return Prepared(None, "pass", purpose, _detail(session, view), sent)
-        return self._out(sent)
+        prepared = self._out(sent)
+        layout.last = self._last(sent, learned)
+        return prepared
+
+    def _last(self, sent: _Sent, learned: int | None) -> _Last | None:
+        view = sent.view
+        # A limit that was learned just now acts from the next request on.
+        threshold = min(view.threshold, LIMIT_SHARE * _least(sent.session.compactor.facts))
+        spare = int(threshold / OBSERVED_SHARE) - view.tokens
+        if sent.purpose != "step" or view.cliff is not None or spare <= 0 or self.settings.shadow or self.recording:
+            return None  # a cliff at the newest message may be decided again
+        if sent.call.api == "anthropic" and _marked(sent):
+            return None
+        splice = None
+        if view.block is not None:
+            middle = self._middle(sent)
+            if middle is None:
+                return None
+            splice = (sent.layout.ends[view.head - 1], middle, sent.layout.starts[view.cut])
+        rate = max(1.0, view.tokens / max(1, view.estimate))
+        dropped = view.full_tokens - view.tokens
+        return _Last(sent.session, sent.session.news, learned, view.tokens, rate, spare, dropped, splice)
 
     def _out(self, sent: _Sent, forced: bool = False) -> Prepared:
         """What goes out for a view."""
@@ -319,10 +387,30 @@ class Engine:
                 return Prepared(None, "pass", "", detail, sent)
             note = sent.purpose if sent.purpose != "step" else "cache breakpoint"
         else:
-            data = sent.body.with_items(sent.form.messages, self._parts(sent))
+            data = self._spliced(sent)
             note = sent.purpose if sent.purpose != "step" else ""
         action: Action = "forced" if forced else "cliff" if new else "view"
         return Prepared(data, action, note, detail, replace(sent, whole=view.block is None))
+
+    def _spliced(self, sent: _Sent) -> bytes:
+        """The body with a view that has a block: what is kept of the client's messages in one piece stays as it is."""
+        middle = self._middle(sent)
+        if middle is None:
+            return sent.body.with_items(sent.form.messages, self._parts(sent))
+        at, _ = sent.body.spans[sent.form.messages]
+        whole = memoryview(sent.body.data)
+        head, live = sent.layout.ends[sent.view.head - 1], sent.layout.starts[sent.view.cut]
+        return b"".join((whole[: at + head], middle, whole[at + live :]))
+
+    def _middle(self, sent: _Sent) -> bytes | None:
+        """What stands between the head and the live messages, if both stay as they are and where they are."""
+        view, seen = sent.view, sent.seen
+        live = len(seen) - view.cut
+        if not view.head or live <= 0 or view.messages[: view.head] != seen[: view.head] or view.messages[-live:] != seen[view.cut :]:
+            return None
+        parts = self._parts(sent)
+        end = len(parts) - live - (sent.purpose == "summary")
+        return b"".join((b",", b",".join(parts[view.head : end]), b","))
 
     def _parts(self, sent: _Sent) -> list[Bytes]:
         """The messages of a view with a block as bytes."""
@@ -369,6 +457,13 @@ class Engine:
         `reply`: the decoded body of the response, JSON or a whole event stream; looked at only while `recording`.
         `write`: as for `prepare`."""
         sent = prepared.state
+        if isinstance(sent, _More):
+            if usage is not None and usage.input > 0:
+                account: Account = sent.last.session.account
+                self._accounts.enter(account, usage, usage.input + sent.last.dropped, usage.input)
+                account.tokens = usage.input
+                self._no_limit(sent.limits, usage)
+            return
         if not isinstance(sent, _Sent):
             return
         try:
@@ -390,7 +485,8 @@ class Engine:
         sound = low * estimate <= usage.input <= high * max(estimate, 1)
         if not sound:
             self._count("usage out of range")
-        if sent.purpose == "step" and sound and abs(usage.input - expected) * TOLERANCE > usage.input:
+        telling = OBSERVED_SHARE * view.tokens >= view.threshold
+        if sent.purpose == "step" and sound and telling and abs(usage.input - expected) * TOLERANCE > usage.input:
             with session.lock:
                 if self._sessions.news(session, sent.own):
                     session.compactor.observe(replace(view, estimate=estimate), usage.input)
@@ -399,18 +495,23 @@ class Engine:
         full = usage.input + max(0, view.full_tokens - expected)
         would = min(usage.input, max(0, usage.input + view.tokens - expected)) if self.settings.shadow else usage.input
         self._accounts.enter(session.account, usage, full, would)
-        known = self._store.limit(sent.limits)
-        if known is not None and usage.input > known:  # it was no limit
-            self._store.set_limit(sent.limits, None)
+        self._no_limit(sent.limits, usage)
+
+    def _no_limit(self, limits: bytes, usage: Usage) -> None:
+        known = self._store.limit(limits)
+        if known is not None and usage.input > known:
+            self._store.set_limit(limits, None)
             with self._lock:
-                self._limits.pop(sent.limits, None)
+                self._limits.pop(limits, None)
 
     def overflowed(self, prepared: Prepared, rejection: Rejection) -> Prepared | None:
         """The request was rejected as too long: what to send instead, once; None where nothing is left to drop."""
         sent = prepared.state
-        if not isinstance(sent, _Sent) or self.settings.shadow:
-            return None
         try:
+            if isinstance(sent, _More):
+                sent = self._prepare(sent.call, self._read(sent.call)).state
+            if not isinstance(sent, _Sent) or self.settings.shadow:
+                return None
             return self._overflowed(sent, rejection)
         except Exception as error:  # the client gets the provider's own error
             self._failed(error)
@@ -526,30 +627,6 @@ class Engine:
     def _failed(self, error: Exception) -> Prepared:
         logger.error("a request could not be worked on: %s", described(error))
         return Prepared(None, "failed", type(error).__name__)
-
-
-def _continued(call: Call, at: int, earlier: tuple[Layout, Group]) -> tuple[Body, list[tuple[int, int]]] | None:
-    """A body that has the same bytes as an earlier one around its messages, too, and where its new ones lie."""
-    layout, group = earlier
-    envelope: _Envelope | None = layout.envelope
-    spans = layout.around.same(call.body, at) if envelope is not None and envelope.upstream == call.upstream else None
-    if spans is None:
-        return None
-    places = elements(call.body, at + group.end, len(call.body) - layout.around.size)
-    return None if places is None else (Body(call.body, spans, b""), places)
-
-
-def _split(call: Call, name: str, found: _Earlier | None) -> tuple[Body, tuple[Layout, Group] | None]:
-    """A body, and the earlier one that its messages begin as: what it had is not split again."""
-    if found is not None:
-        at, earlier = found
-        try:
-            body = split(call.body, (at, at + earlier[1].end))
-            if body.spans.get(name, (0, 0))[0] == at:
-                return body, earlier
-        except Unsplittable:  # of what is known this was no beginning
-            pass
-    return split(call.body), None
 
 
 def discreet(record: logging.LogRecord) -> bool:

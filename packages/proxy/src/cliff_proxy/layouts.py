@@ -83,7 +83,19 @@ class Group(NamedTuple):
 class Layout:
     """An array of messages: what they are, and where in the array."""
 
-    __slots__ = ("around", "ends", "envelope", "groups", "opening", "room", "slices", "starts", "unmarked")
+    __slots__ = (
+        "around",
+        "ends",
+        "envelope",
+        "groups",
+        "last",
+        "opening",
+        "room",
+        "slices",
+        "starts",
+        "tail",
+        "unmarked",
+    )
 
     def __init__(
         self, slices: list[Any], starts: array[int], ends: array[int], groups: list[Group], around: Around
@@ -97,6 +109,10 @@ class Layout:
         self.around = around
         self.envelope: Any = None
         """What was found around it."""
+        self.last: Any = None
+        """What was sent for it, where that is known to hold as long as messages are only added."""
+        self.tail = 0
+        """Hash of what stands behind the last whole group."""
         self.room = 0
         """Tokens up to the threshold of the view that was made of it."""
         self.unmarked = 0
@@ -114,6 +130,11 @@ class Layout:
                 break
             start, found = end, group
         return found
+
+    def ends_in(self, data: bytes, at: int) -> bool:
+        """Whether the array at `data[at]`, which has all groups of this one, has what stands behind them, too."""
+        end = at + self.ends[-1]
+        return end <= len(data) and quick_hash(memoryview(data)[at + self.groups[-1].end : end]) == self.tail
 
     def place(self, number: int) -> tuple[int, int]:
         """Where a message lies, in bytes from the array's bracket."""
@@ -179,6 +200,7 @@ def made(
             groups.append(Group(len(ends), end - at, quick_hash(whole[done:end])))
             done = end
     found = Layout(slices, starts, ends, groups, around)
+    found.tail = quick_hash(whole[done : at + ends[-1]]) if ends else 0
     if earlier is not None:
         found.unmarked = min(earlier[0].unmarked, earlier[1].end)
     found.opening = _opening(api, data, at)

@@ -189,6 +189,8 @@ class Session:
         """Digest of system prompt and tools of the newest request."""
         self.compactor = compactor
         self.lock = threading.Lock()
+        self.beginning: _Head
+        """It and the sessions that begin as it does."""
         self.head = 0
         """Messages in the head; all of them before the model has spoken."""
         self.counted: list[Slice] = []
@@ -201,6 +203,11 @@ class Session:
         self._written = Counter(map(_key, given))
         self._seen: list[Fact] = []
         """Of the compactor's at the last call."""
+
+    @property
+    def news(self) -> int:
+        """Changes when it, or one that begins as it does, has learned something."""
+        return self.beginning.news
 
     def new_facts(self) -> list[Fact]:
         """The facts that were learned since the last call."""
@@ -261,9 +268,11 @@ class _Head:
     def __init__(self, rows: Iterable[Row]) -> None:
         self.sessions: list[Session] = []
         self.rows: dict[bytes, list[Row]] = {}
+        self.news = 0
         self.add(rows)
 
     def add(self, rows: Iterable[Row]) -> None:
+        self.news += 1
         for row in rows:
             self.rows.setdefault(row.digest, []).append(row)
 
@@ -320,7 +329,7 @@ class Sessions:
             rows = _on_path(head.rows, _places(chain, end_of_head, fixed))
             facts = [*given, *(row.fact for row in rows)]
             session = Session(root, slices, chain, fixed, Compactor(of, config, facts), facts)
-            session.head = end_of_head
+            session.beginning, session.head = head, end_of_head
             session.learned = max((row.size for row in rows), default=0)
             self._all[id(session)] = session
             head.sessions.append(session)
@@ -398,6 +407,7 @@ class Sessions:
     def _drop(self, session: Session) -> None:
         del self._all[id(session)]
         self.layouts.replace(session.layout, None)
+        session.layout = None
         self._cost_less(session, 0)
         head = self._heads[session.chain[1]]
         head.sessions.remove(session)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
@@ -43,9 +43,9 @@ _SURROGATE = re.compile(
 class Body:
     """A JSON object and where its values lie."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     spans: dict[str, tuple[int, int]]
-    text: bytes
+    text: bytes = field(repr=False)
     """What was split: `data`, or a copy in which `{}` stands for what is known, and letters for lone surrogates, which
     msgspec rejects."""
     known: tuple[int, int] | None = None
@@ -105,6 +105,16 @@ def elements(data: bytes, start: int, end: int) -> list[tuple[int, int]] | None:
         return _places(text, 0, len(text), start - len(_KNOWN))[1:]
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def continues(data: bytes, start: int, end: int) -> bool:
+    """Whether what stands there are more elements of an array, behind a known one, or nothing; False where that cannot
+    be said without more ado."""
+    try:
+        _ITEMS.decode(b"".join((_KNOWN, memoryview(data)[start:end], b"]")))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _places(text: bytes, start: int, end: int, shift: int) -> list[tuple[int, int]]:

@@ -34,9 +34,9 @@ READ_AT_ONCE = 2**16
 IDLE_SECONDS = 1.0
 """After the last large body, memory is given back."""
 
-AT_ONCE = 2**18
-"""Bytes of a body that is worked on in the event loop where little of it is new (`Engine.glance`): to hand a fifth of a
-millisecond's work to a thread and back takes as long."""
+AT_ONCE = 2**20
+"""Bytes of a body that is worked on in the event loop where little of it is new (`Engine.at_once`): to hand a tenth of
+a millisecond's work to a thread and back takes longer."""
 
 BYPASS = "x-cliff-bypass"
 
@@ -70,13 +70,11 @@ class Work:
         codings = bodies.encodings(headers.getall("content-encoding")) if "content-encoding" in headers else ()
         bypass = BYPASS in headers and headers[BYPASS].strip().lower() not in {"", "0", "false", "no"}
         call = Call(api, body, route.upstream, headers, bypass, route.compact)
-        read = self.engine.glance(call) if not (self._jobs or codings or bypass or len(body) > AT_ONCE) else None
-        if read is not None:
-            prepared = self.engine.prepare(call, read, write=False)
-            if self.engine.unwritten:
-                await self._in_thread(self.engine.write)
-        else:
+        prepared = self.engine.at_once(call) if not (self._jobs or codings or len(body) > AT_ONCE) else None
+        if prepared is None:
             prepared = await self._prepare(call, codings)
+        elif self.engine.unwritten:
+            await self._in_thread(self.engine.write)
         self.metrics.add("prepare_seconds_sum", time.perf_counter() - start)
         self.metrics.add("prepare_seconds_count")
         if prepared.action == "failed":
