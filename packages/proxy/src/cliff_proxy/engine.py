@@ -7,6 +7,7 @@ blocking and safe to call from several threads at once; none raises for a body, 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from cliff_core.overflow import Rejection
 from cliff_proxy import breakpoints, formats, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
-from cliff_proxy.layouts import Layout
+from cliff_proxy.layouts import Layout, quick_hash
 from cliff_proxy.log import described
 from cliff_proxy.reading import Earlier, Read, Reader
 from cliff_proxy.recording import Recorder
@@ -53,16 +54,15 @@ OBSERVED_SHARE = 2
 """A report is learned from where a request has half of the threshold at least: what it teaches decides nothing
 before."""
 
-MORE_BYTES = 16_384
+MORE_BYTES = 32_768
 """Bytes that may come to a request before the whole of it is looked at again."""
 
-_TELLING = (
+_TELLING = re.compile(
     # May have more tokens than bytes: what a provider fetches, or holds itself. (Within a text, quotes are escaped.)
-    *(b'"image"', b'"image_url"', b'"input_image"', b'"document"', b'"file"', b'"input_file"', b'"input_audio"'),
-    *(b'"file_id"', b'"encrypted_content"', b'"redacted_thinking"'),
-    breakpoints.KEY,
-    # A client's own compaction, and the provider's.
-    *(b'"compaction', *(sentence.encode() for sentence in formats.SUMMARIES)),
+    rb'"(?:image"|image_url"|input_image"|document"|file"|file_id"|input_file"|input_audio"|encrypted_content"'
+    rb'|redacted_thinking"|cache_control"|compaction)|'
+    # A client's own compaction.
+    + b"|".join(re.escape(sentence.encode()) for sentence in formats.SUMMARIES)
 )
 """Messages that have one of these are looked at."""
 
@@ -280,15 +280,18 @@ class Engine:
             return None
         if layout.around.same(call.body, earlier.at) is None:
             return None
-        new = call.body[at:end]
-        if any(word in new for word in _TELLING) or not continues(call.body, at, end):
+        whole = memoryview(call.body)
+        plain, key = layout.plain
+        if plain > end - at or quick_hash(whole[at : at + plain]) != key:
+            plain = 0
+        if not continues(call.body, at, end) or _TELLING.search(call.body, at + plain, end):
             return None
+        layout.plain = end - at, quick_hash(whole[at:end])
         detail = f"session={last.session.account.id}; cliffs={last.session.account.sums.cliffs}"
         state = _More(call, last, envelope.limits)
         if last.splice is None:
             return Prepared(None, "pass", "", detail, state)
         head, middle, live = last.splice
-        whole = memoryview(call.body)
         data = b"".join((whole[: earlier.at + head], middle, whole[earlier.at + live :]))
         return Prepared(data, "view", "", detail, state)
 
@@ -406,7 +409,9 @@ class Engine:
         """What stands between the head and the live messages, if both stay as they are and where they are."""
         view, seen = sent.view, sent.seen
         live = len(seen) - view.cut
-        if not view.head or live <= 0 or view.messages[: view.head] != seen[: view.head] or view.messages[-live:] != seen[view.cut :]:
+        if not view.head or live <= 0 or view.messages[: view.head] != seen[: view.head]:
+            return None
+        if view.messages[-live:] != seen[view.cut :]:
             return None
         parts = self._parts(sent)
         end = len(parts) - live - (sent.purpose == "summary")
