@@ -114,14 +114,15 @@ async def run_upstream() -> None:
 # --- The proxies -----------------------------------------------------------------------------------------------------
 
 OURS = f"""
-import asyncio, sys
+import sys
 from cliff_core import CliffConfig, tokens
+from cliff_proxy.process import run
 from cliff_proxy.server import serve
 from cliff_proxy.settings import Settings
 url, port = sys.argv[1], int(sys.argv[2])
 config = CliffConfig(threshold_tokens={THRESHOLD_TOKENS})
 settings = Settings(port=port, anthropic_upstream=url, config=config, threshold_given=True)
-asyncio.run(serve(settings))
+run(serve(settings))
 """
 
 

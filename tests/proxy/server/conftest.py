@@ -13,6 +13,7 @@ import pytest
 
 from cliff_core.overflow import Rejection
 from cliff_proxy.engine import Call, Prepared, Usage
+from cliff_proxy.process import run
 from cliff_proxy.server import Proxy
 from cliff_proxy.settings import Settings
 from kit.client import http
@@ -31,12 +32,18 @@ class ScriptedEngine:
     closed: bool = False
     recording: bool = False
     replies: list[bytes | None] = field(default_factory=list)
+    unwritten: bool = False
 
     def prepare(self, call: Call) -> Prepared:
         self.calls.append(call)
         return self.prepares(call)
 
-    def answered(self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None) -> None:
+    def at_once(self, call: Call) -> None:
+        """All work is done in a thread."""
+
+    def answered(
+        self, prepared: Prepared, usage: Usage | None, reply: bytes | None = None, *, write: bool = True
+    ) -> None:
         self.answers.append((prepared, usage))
         self.replies.append(reply)
 
@@ -59,7 +66,7 @@ class Running:
         self.proxy = Proxy(settings, engine)
         self._ready = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=asyncio.run, args=(self._run(),), daemon=True)
+        self._thread = threading.Thread(target=run, args=(self._run(),), daemon=True)
 
     async def _run(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()

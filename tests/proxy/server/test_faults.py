@@ -376,7 +376,7 @@ def test_an_engine_that_fails(start_proxy: Any, scripted_engine: Any, caplog: py
         raise ValueError(f"cannot read {call.body!r}")
 
     engine = scripted_engine(prepares=fail)
-    engine.answered = lambda *_: 1 / 0
+    engine.answered = lambda *_, **__: 1 / 0
     with wire.WireServer() as server:
         proxy = start_proxy(server, engine)
         body = b'{"messages": ["words of a person"]}'
@@ -417,13 +417,14 @@ def test_a_status_that_fails(start_proxy: Any, scripted_engine: Any) -> None:
 # --- The process ---------------------------------------------------------------------------------------------------
 
 SERVE = """
-import asyncio, sys
+import sys
 from pathlib import Path
+from cliff_proxy.process import run
 from cliff_proxy.server import serve
 from cliff_proxy.settings import Settings
 url, store = sys.argv[1:]
 settings = Settings(port=0, anthropic_upstream=url, openai_upstream=url, store=Path(store))
-asyncio.run(serve(settings, started=lambda proxy: print(proxy.port, flush=True)))
+run(serve(settings, started=lambda proxy: print(proxy.port, flush=True)))
 """
 
 

@@ -197,9 +197,10 @@ def test_a_recording(model_server: Any, start_proxy: Any, tmp_path: Any) -> None
 
 
 SERVE = """
-import asyncio, sys
+import sys
 from pathlib import Path
 from cliff_core import CliffConfig
+from cliff_proxy.process import run
 from cliff_proxy.server import serve
 from cliff_proxy.settings import Settings
 url, store, threshold = sys.argv[1:]
@@ -207,7 +208,7 @@ config = CliffConfig(threshold_tokens=int(threshold))
 settings = Settings(
     port=0, anthropic_upstream=url, openai_upstream=url, store=Path(store), config=config, threshold_given=True
 )
-asyncio.run(serve(settings, started=lambda proxy: print(proxy.url, flush=True)))
+run(serve(settings, started=lambda proxy: print(proxy.url, flush=True)))
 """
 
 

@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cliff_proxy.settings import Settings
 
@@ -20,6 +21,7 @@ class Refusal:
     message: str
 
 
+@lru_cache(64)
 def is_loopback(host: str) -> bool:
     """Whether an address or a name (without a port) is this machine only."""
     host = host.strip("[]").rstrip(".").lower()

@@ -6,55 +6,60 @@ proxy belongs to the client, and servers that see one stop compressing their rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from multidict import CIMultiDict
 
-RawHeaders = Iterable[tuple[bytes, bytes]]
+Fields = Sequence[tuple[bytes, bytes]]
+"""Names and values as they came."""
 
 HOP_BY_HOP = frozenset(
     {
-        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
-        *("proxy-authenticate", "proxy-authorization"),
+        *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+        *(b"proxy-authenticate", b"proxy-authorization"),
     }
 )
 """Of one connection, never forwarded in either direction. What frames a body is written anew."""
 
-OWN_PREFIX = "x-cliff"
+OWN_PREFIX = b"x-cliff"
 """Headers of a client that are meant for us."""
 
+_NAMES_NONE = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
 
-def to_upstream(raw: RawHeaders, *, body_replaced: bool = False) -> CIMultiDict[str]:
+_FORWARDED = HOP_BY_HOP | {b"host", b"expect"}
+_REPLACED = _FORWARDED | {b"content-length", b"content-encoding"}
+
+
+def to_upstream(fields: Fields, *, body_replaced: bool = False) -> list[tuple[bytes, bytes]]:
     """The headers of a request as the upstream gets them.
 
     Without `Host` (the upstream has its own), without `Expect` (the body is here already) and without ours. With
     `body_replaced` also without the length and the encoding of the body that came in.
     """
-    dropped = {"host", "expect"}
-    if body_replaced:
-        dropped |= {"content-length", "content-encoding"}
-    spelled: dict[str, str] = {}  # aiohttp takes two spellings of one name for a replacement: the first one is used
-    kept: CIMultiDict[str] = CIMultiDict()
-    for name, value in _end_to_end(raw, dropped).items():
-        if not name.lower().startswith(OWN_PREFIX):
-            kept.add(spelled.setdefault(name.lower(), name), value)
-    return kept
+    dropped = _with_named(_REPLACED if body_replaced else _FORWARDED, fields)
+    return [field for field in fields if (name := field[0].lower()) not in dropped and not name.startswith(OWN_PREFIX)]
 
 
-def to_client(raw: RawHeaders) -> CIMultiDict[str]:
+def to_client(fields: Fields) -> list[tuple[bytes, bytes]]:
     """The headers of a reply as the client gets them: length, encoding and each `Set-Cookie` as they came."""
-    return _end_to_end(raw, set())
+    dropped = _with_named(HOP_BY_HOP, fields)
+    return [field for field in fields if field[0].lower() not in dropped]
 
 
-def _end_to_end(raw: RawHeaders, dropped: set[str]) -> CIMultiDict[str]:
-    headers = [(_text(name), _text(value)) for name, value in raw]
-    named = [value for name, value in headers if name.lower() == "connection"]
-    dropped = dropped | {name.strip().lower() for value in named for name in value.split(",")}
-    kept: CIMultiDict[str] = CIMultiDict()
-    for name, value in headers:
-        if (lower := name.lower()) not in HOP_BY_HOP and lower not in dropped:
-            kept.add(name, value)
-    return kept
+def texts(fields: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
+    """Headers to look things up in."""
+    try:
+        return CIMultiDict([(name.decode("latin-1"), value.decode()) for name, value in fields])
+    except UnicodeDecodeError:
+        return CIMultiDict([(name.decode("latin-1"), _text(value)) for name, value in fields])
+
+
+def _with_named(dropped: frozenset[bytes], fields: Fields) -> frozenset[bytes]:
+    """Those, and the headers that `Connection` names."""
+    for name, value in fields:
+        if len(name) == 10 and name.lower() == b"connection" and value not in _NAMES_NONE:
+            dropped |= {option.strip().lower() for option in value.split(b",")}
+    return dropped
 
 
 def _text(value: bytes) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from cliff_proxy.process import run
 from cliff_proxy.server import Proxy
 from cliff_proxy.settings import Settings
 
@@ -41,7 +42,7 @@ class Inside:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            run(self._serve())
         except BaseException as error:
             self.error = error
         if self._ready.is_set() and not (self._stopping and self._stopping.is_set()):

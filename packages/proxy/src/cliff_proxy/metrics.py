@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 _HELP = {
     "requests_total": ("counter", "Requests, by API (other: passed through unread) and what was done."),
@@ -29,16 +30,17 @@ class Metrics:
     """Named counters with labels."""
 
     def __init__(self) -> None:
-        self._values: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._values: dict[tuple[Any, ...], float] = defaultdict(int)
+        """By name and then labels, each always named in the same order."""
 
     def add(self, name: str, amount: float = 1, /, **labels: str) -> None:
         """Adds to the counter of this name and these labels."""
-        self._values[name, tuple(sorted(labels.items()))] += amount  # type: ignore[assignment]
+        self._values[name, *labels.items()] += amount
 
     def total(self, name: str, /, **labels: str) -> float:
         """The sum over all counters of this name that have these labels."""
         wanted = set(labels.items())
-        return sum(value for (known, had), value in self._values.items() if known == name and wanted <= set(had))
+        return sum(value for (known, *had), value in self._values.items() if known == name and wanted <= set(had))
 
     def text(self, gauges: Mapping[str, float]) -> str:
         """All counters, and gauges by name, in Prometheus' text format."""
@@ -47,7 +49,8 @@ class Metrics:
     def _lines(self, gauges: Mapping[str, float]) -> Iterator[str]:
         for name, (kind, about) in _HELP.items():
             values: list[tuple[tuple[tuple[str, str], ...], float]]
-            values = [(labels, value) for (known, labels), value in sorted(self._values.items()) if known == name]
+            found = [(tuple(sorted(had)), value) for (known, *had), value in self._values.items() if known == name]
+            values = sorted(found)
             if name in gauges:
                 values = [((), gauges[name])]
             yield f"# HELP cliff_{name} {about}\n# TYPE cliff_{name} {kind}\n"

@@ -15,9 +15,15 @@ from cliff_proxy.bodies import MAX_COPY, CannotDecode, Decoding
 from cliff_proxy.engine import Api, Usage
 
 _WORTH_READING = re.compile(
-    rb'"(?:usage"\s*:\s*\{|error"\s*:\s*[{"]|type"\s*:\s*"(?:error|message_stop|response\.(?:completed|incomplete|failed))")'
+    rb'"(?:(usage"\s*:\s*\{(?!.*"(?:error"|type"\s*:\s*"response\.)))|error"\s*:\s*[{"]|'
+    rb'type"\s*:\s*"(?:error|message_stop|response\.(?:completed|incomplete|failed))")',
+    re.DOTALL,
 )
-"""In an event that reports something, as is `[DONE]`. Quotes within a text are escaped: no text of a model looks so."""
+"""In an event that reports something, as is `[DONE]`; the first group: it reports usage alone. Quotes within a text are
+escaped: no text of a model looks so."""
+
+_ACCEPTED = b"event: message_start\n"
+"""Anthropic's first event: the prompt was accepted."""
 
 _OPENING = {"ping", "response.created", "response.queued", "response.in_progress"}
 """Events that come before a prompt is accepted. (Anthropic's first one reports its tokens: it is accepted by then.)"""
@@ -42,6 +48,8 @@ class Report:
         self._api = api
         self._figures: dict[str, int] = {}
         self._reported = False
+        self._unread: list[bytes] = []
+        """Events that report usage."""
         self._splitter = events.Splitter(MAX_COPY)
         self._kept: bytearray | None = bytearray() if keep else None
         self._whole: bytearray | None = bytearray() if not self.streams else None
@@ -69,8 +77,19 @@ class Report:
                 self._give_up()
             return
         for event in self._splitter.feed(data):
-            if not self.begun or b"[DONE]" in event or _WORTH_READING.search(event):
+            if not self.begun:
+                if event.startswith(_ACCEPTED):
+                    self.begun = True
+                    self._unread.append(event)
+                else:
+                    self._read(event)
+            elif b"[DONE]" in event:
                 self._read(event)
+            elif (found := _WORTH_READING.search(event)) is not None:
+                if found[1] is not None:
+                    self._unread.append(event)
+                else:
+                    self._read(event)
         if self._splitter.lost:
             self._give_up()
 
@@ -136,6 +155,11 @@ class Report:
     @property
     def usage(self) -> Usage | None:
         """What was reported so far, added up; None if nothing was."""
+        for event in self._unread:
+            value = _json(events.data(event))
+            if isinstance(value, dict):
+                self._take_usage(value)
+        self._unread.clear()
         if not self._reported:
             return None
         found = self._figures

@@ -11,14 +11,6 @@ from cliff_proxy.settings import OPENAI, Settings
 OWN = "/_cliff/"
 """Paths that are ours begin so."""
 
-LABELS = (
-    *("x-claude-code-session-id", "x-claude-code-agent-id", "x-app", "user-agent"),
-    *("session-id", "session_id", "thread-id", "conversation_id", "x-codex-window-id"),
-    *("x-session-id", "x-session-affinity"),
-)
-"""Headers by which clients name their sessions and themselves."""
-
-
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a request goes, and what it is."""

@@ -21,17 +21,14 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from aiohttp import web
-
 from cliff_proxy import access
 from cliff_proxy.engine import Engine
-from cliff_proxy.errors import shaped
-from cliff_proxy.log import described, silent
+from cliff_proxy.log import described
 from cliff_proxy.metrics import Metrics
 from cliff_proxy.process import tune
 from cliff_proxy.relay import Relay
-from cliff_proxy.replies import broken_off, error_response
 from cliff_proxy.routes import OWN, origin_form, route
+from cliff_proxy.serving import Request, Server
 from cliff_proxy.settings import Settings
 from cliff_proxy.upstream import Upstream
 from cliff_proxy.work import Work
@@ -59,8 +56,8 @@ class Proxy:
         self._work: Work | None = None
         self._upstream: Upstream | None = None
         self._relay: Relay | None = None
-        self._server: asyncio.Server | None = None
-        self._web: web.Server | None = None
+        self._clients = Server(self._answer)
+        self._listening: asyncio.Server | None = None
         self._started = time.time()
 
     @property
@@ -80,38 +77,27 @@ class Proxy:
         self._work, self._upstream = Work(self._engine, self.metrics), Upstream()
         await self._upstream.start()
         self._relay = Relay(self._work, self._upstream, self.metrics)
-        self._web = web.Server(
-            self._answer,
-            handler_cancellation=True,
-            access_log=None,
-            logger=silent(),
-            auto_decompress=False,
-            max_line_size=2**16,
-            max_field_size=2**16,
-            max_headers=512,
-            read_bufsize=2**18,
-        )
         try:
-            self._server = await loop.create_server(
-                self._web, self.settings.host, self.settings.port, backlog=BACKLOG, reuse_address=os.name != "nt"
+            self._listening = await loop.create_server(
+                self._clients, self.settings.host, self.settings.port, backlog=BACKLOG, reuse_address=os.name != "nt"
             )
         except OSError:
             await self.stop(0)
             raise
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._listening.sockets[0].getsockname()[1]
         logger.info("listening on %s", self.url)
 
     async def stop(self, grace: float = GRACE_SECONDS) -> None:
         """Takes no more requests, lets those in progress go on for `grace` seconds, then breaks them off."""
-        if self._server is not None:
-            self._server.close()
+        if self._listening is not None:
+            self._listening.close()
+        self._clients.close()
         if self._relay is not None:
             end = time.monotonic() + grace
             while self._relay.open and time.monotonic() < end:
                 await asyncio.sleep(0.05)
-        if self._web is not None:
-            self._web.pre_shutdown()
-            await self._web.shutdown(0.1)
+            await self._clients.shutdown()
+            await self._relay.close()
         if self._upstream is not None:
             await self._upstream.close()
         if self._work is not None:
@@ -121,36 +107,41 @@ class Proxy:
 
     # --- One request -----------------------------------------------------------------------------------
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        target = origin_form(request.raw_path)
-        where = route(request.method, target, request.headers, self.settings)
+    async def _answer(self, request: Request) -> None:
         try:
+            target = origin_form(request.target)
+            where = route(request.method, target, request.headers, self.settings)
             refused = access.refusal(self.settings, request.headers)
             if refused is not None and not (refused.status == 401 and target == OWN + "healthz"):
                 self.metrics.add("refusals_total")
-                return error_response(where.provider, refused.status, refused.message)
-            if target.startswith(OWN):
-                return await self._own(request, target.partition("?")[0])
-            assert self._relay is not None
-            return await self._relay.answer(request, where)
+                request.refuse(refused.status, refused.message, where.provider)
+            elif request.method == "CONNECT":
+                request.keep_alive = False
+                request.refuse(405, "this is no proxy for any address: set it as the base URL of an API")
+            elif target.startswith(OWN):
+                await self._own(request, target.partition("?")[0])
+            else:
+                assert self._relay is not None
+                await self._relay.answer(request, where)
         except Exception as error:  # a mistake of ours: the client must not take it for an answer of the upstream
             logger.error("a request failed: %s", described(error))
-            return broken_off(request)
+            request.abort()
 
-    async def _own(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        if request.method not in {"GET", "HEAD"}:
-            return error_response("openai", 405, f"{path} takes GET")
+    async def _own(self, request: Request, path: str) -> None:
         name = path.removeprefix(OWN)
-        if name == "healthz":
-            return _json({"status": "ok", "version": version("cliff-proxy")})
-        if name == "metrics":
+        if request.method not in {"GET", "HEAD"}:
+            request.refuse(405, f"{path} takes GET")
+        elif name == "healthz":
+            _json(request, {"status": "ok", "version": version("cliff-proxy")})
+        elif name == "metrics":
             status = await self._status()
             gauges = {"open_requests": status["server"]["open_requests"], "sessions": len(status["sessions"])}
             text = self.metrics.text(gauges)
-            return web.Response(text=text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
-        if name == "status":
-            return _json(await self._status())
-        return _json(shaped("openai", 404, f"no {path}; there are healthz, metrics and status"), 404)
+            request.respond(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        elif name == "status":
+            _json(request, await self._status())
+        else:
+            request.refuse(404, f"no {path}; there are healthz, metrics and status")
 
     async def _status(self) -> dict[str, Any]:
         """What the engine says, and the server's own figures."""
@@ -204,5 +195,5 @@ async def serve(
         await proxy.stop()
 
 
-def _json(value: Any, status: int = 200) -> web.Response:
-    return web.Response(text=json.dumps(value), status=status, headers={"content-type": "application/json"})
+def _json(request: Request, value: Any) -> None:
+    request.respond(200, json.dumps(value).encode(), "application/json")

@@ -17,19 +17,22 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 import msgspec
 from aiohttp import web
-from multidict import CIMultiDict
 
 from cliff_core.overflow import Rejection
 from cliff_proxy import headers
 from cliff_proxy.bodies import MAX_BODY
 from cliff_proxy.engine import Prepared
+from cliff_proxy.log import silent
 from cliff_proxy.reports import Report
 from cliff_proxy.routes import Route
+from cliff_proxy.serving import MAX_FIELDS, MAX_HEAD, Request
+from cliff_proxy.sockets import Socket
+from cliff_proxy.upstream import NotThere
 
 if TYPE_CHECKING:
     from cliff_proxy.relay import Relay
@@ -45,38 +48,111 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 Items = list[bytes]
 
 
-async def bridge(relay: Relay, request: web.BaseRequest, route: Route) -> web.StreamResponse | None:
-    """Serves a client's WebSocket until one side closes it; None where the upstream has none."""
-    sent = headers.to_upstream(request.raw_headers)
-    for name in [name for name in sent if name.lower().startswith("sec-websocket-")]:
-        sent.popall(name, None)
-    protocols = [name.strip() for name in request.headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
-    try:
-        upstream = await relay.upstream.websocket(route, sent, protocols)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        logger.info("no WebSocket at the upstream (%s): the client is told to use HTTP", type(error).__name__)
-        return None
-    ends = None
-    try:
-        chosen = (upstream.protocol,) if upstream.protocol else ()
-        client = web.WebSocketResponse(protocols=chosen, max_msg_size=0, autoclose=False)
-        for name, value in _handshake(upstream).items():
-            client.headers.add(name, value)
-        await client.prepare(request)
-        path = route.target.partition("?")[0].rstrip("/")
-        ends = _Ends(client, upstream)
-        speaks = path.endswith("/responses")
-        conversation = Conversation(relay, request, route, ends) if speaks else None
-        await ends.pump(conversation)
-        return client
-    finally:
-        await upstream.close(code=ends.code if ends is not None else aiohttp.WSCloseCode.GOING_AWAY)
+class _Waiting(NamedTuple):
+    """A client's connection that aiohttp is given, and what it is for."""
+
+    request: Request
+    route: Route
+    upstream: Socket
+    ended: asyncio.Future[int]
+    """With the code that the client closed with."""
 
 
-def _handshake(upstream: aiohttp.ClientWebSocketResponse) -> CIMultiDict[str]:
-    """The headers of the upstream's 101, without those of its own connection."""
-    raw = upstream._response.raw_headers
-    return headers.to_client((name, value) for name, value in raw if not name.lower().startswith(b"sec-websocket-"))
+class _Server(web.Server):
+    """Says when a connection is lost."""
+
+    lost: Callable[[Any], None]
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self.lost(handler)
+
+
+class Bridges:
+    """WebSockets between clients and upstreams. One for a running proxy, once the first one comes."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._waiting: dict[Any, _Waiting] = {}
+        """By the protocol that their connection was given to."""
+        self._server = _Server(
+            self._pump,
+            handler_cancellation=True,
+            access_log=None,
+            logger=silent(),
+            max_line_size=MAX_HEAD,
+            max_field_size=MAX_HEAD,
+            max_headers=MAX_FIELDS,
+        )
+        self._server.lost = self._lost
+
+    async def close(self) -> None:
+        """Closes those that are open."""
+        self._server.pre_shutdown()
+        await self._server.shutdown(0.1)
+
+    async def serve(self, request: Request, route: Route) -> bool:
+        """Serves a client's WebSocket until one side closes it; False where the upstream has none."""
+        sent = [field for field in headers.to_upstream(request.fields) if not _of_handshake(field[0])]
+        named = request.headers.get("sec-websocket-protocol", "")
+        protocols = [name.strip() for name in named.split(",") if name.strip()]
+        try:
+            upstream = await self._relay.upstream.websocket(route, sent, protocols)
+        except NotThere as error:
+            logger.info("no WebSocket at the upstream (%s): the client is told to use HTTP", error)
+            return False
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        code = int(aiohttp.WSCloseCode.GOING_AWAY)
+        protocol = self._server()
+        self._waiting[protocol] = _Waiting(request, route, upstream, ended)
+        try:
+            request.hand_over(protocol)
+            code = await ended
+        finally:
+            self._waiting.pop(protocol, None)
+            await upstream.close(code=code)
+        return True
+
+    def _lost(self, protocol: Any) -> None:
+        """A client's connection has ended; nothing is left to do where it was pumped."""
+        waiting = self._waiting.pop(protocol, None)
+        if waiting is not None and not waiting.ended.done():
+            waiting.ended.set_exception(ConnectionResetError("the client is gone"))
+
+    async def _pump(self, taken: web.BaseRequest) -> web.StreamResponse:
+        """aiohttp's side of the client's connection."""
+        waiting = self._waiting.pop(taken.protocol)
+        ended, code = waiting.ended, int(aiohttp.WSCloseCode.GOING_AWAY)
+        try:
+            chosen = (waiting.upstream.protocol,) if waiting.upstream.protocol else ()
+            client = web.WebSocketResponse(protocols=chosen, max_msg_size=0, autoclose=False)
+            for name, value in headers.texts(headers.to_client(waiting.upstream.fields)).items():
+                if not _of_handshake(name.encode("latin-1")):
+                    client.headers.add(name, value)
+            await client.prepare(taken)
+            ends = _Ends(client, waiting.upstream)
+            speaks = waiting.route.target.partition("?")[0].rstrip("/").endswith("/responses")
+            await ends.pump(Conversation(self._relay, waiting.request, waiting.route, ends) if speaks else None)
+            code = ends.code
+            return client
+        except asyncio.CancelledError:
+            if not ended.done():
+                ended.set_exception(ConnectionResetError("the client is gone"))
+            raise
+        except web.HTTPException as refused:  # no handshake
+            return web.Response(status=refused.status, text=refused.text, headers={"Connection": "close"})
+        except Exception as error:
+            if not ended.done():
+                ended.set_exception(error)  # who waits for it says so
+            raise
+        finally:
+            if not ended.done():
+                ended.set_result(code)
+
+
+def _of_handshake(name: bytes) -> bool:
+    """Whether a header is about the connection itself: each side has its own."""
+    return name.lower().startswith(b"sec-websocket-")
 
 
 class _Ends:
@@ -159,7 +235,7 @@ class _Turn:
 class Conversation:
     """What is said on one connection to `/v1/responses`."""
 
-    def __init__(self, relay: Relay, request: web.BaseRequest, route: Route, ends: _Ends) -> None:
+    def __init__(self, relay: Relay, request: Request, route: Route, ends: _Ends) -> None:
         self._relay = relay
         self._request = request
         self._route = route

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -13,6 +12,7 @@ import typer
 from cliff_core.commands.said import say, stderr
 from cliff_proxy import log, running
 from cliff_proxy.commands.options import CONFIG, read_settings, settings_options
+from cliff_proxy.process import run
 from cliff_proxy.server import Proxy, serve
 from cliff_proxy.settings import Settings
 
@@ -39,7 +39,7 @@ def command(config: CONFIG = None, **options: Any) -> None:
                 stderr.print(text, soft_wrap=True, markup=False)
 
         try:
-            asyncio.run(serve(settings, started=started))
+            run(serve(settings, started=started))
         except (OSError, ValueError) as error:
             say("error", "red", f"the proxy cannot start: {_problem(error, settings)}")
             raise typer.Exit(2) from None

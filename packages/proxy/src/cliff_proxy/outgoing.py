@@ -1,0 +1,393 @@
+"""One connection to an upstream: a request goes out, its reply comes in as it is sent.
+
+HTTP/1.1 by an asyncio protocol and llhttp (`httptools`). Bytes are handed on as they come and never joined; a request's
+body is not copied. Both directions wait for whoever is slow: an upload for an upstream that does not read, an upstream
+for a client that does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, cast
+
+import httptools
+
+Fields = Sequence[tuple[bytes, bytes]]
+"""Header fields: order, spelling and duplicates as they came."""
+
+Body = bytes | bytearray | memoryview | AsyncIterator[bytes] | None
+
+MAX_HEAD = 2**20
+"""Bytes of a reply's head, at least; one that is longer is none."""
+
+HELD = 2**18
+"""Bytes of a reply that wait here for `read` before the upstream has to wait."""
+
+PIECE = 2**18
+"""Bytes of a body that are written in one go where a write costs time (TLS) or a copy."""
+
+BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def writes_views(transport: asyncio.WriteTransport) -> bool:
+    """Whether its `writelines` takes what it gets as it is. asyncio's own joins it all before 3.12."""
+    return type(transport).writelines is not asyncio.WriteTransport.writelines
+
+
+class BrokenOff(Exception):  # noqa: N818 - an event, not a mistake
+    """The upstream's connection ended where the reply did not."""
+
+
+class Reply:
+    """An upstream's reply: its head, and its body as it comes."""
+
+    __slots__ = (
+        *("content_length", "error", "ended", "fields", "reason", "size", "status"),
+        *("_by_name", "_connection", "_pieces", "_waiter"),
+    )
+
+    def __init__(self, connection: Connection, status: int, reason: bytes, fields: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        self.reason = reason
+        self.fields = fields
+        """As they came."""
+        self._by_name = {name.lower(): value for name, value in reversed(fields)}
+        length = self._by_name.get(b"content-length")
+        self.content_length = int(length) if length is not None else None
+        """What the field says, in reply to HEAD, too."""
+        self.ended = False
+        """Whether the end has come; more may be pending."""
+        self.error: Exception | None = None
+        """Why the end will not come."""
+        self.size = 0
+        """Bytes that are pending."""
+        self._pieces: list[bytes] = []
+        self._connection: Connection | None = connection
+        self._waiter: asyncio.Future[None] | None = None
+
+    def get(self, name: bytes) -> bytes | None:
+        """The value of the first field of this name (in lower case)."""
+        return self._by_name.get(name)
+
+    def getall(self, name: bytes) -> list[bytes]:
+        """The values of all fields of this name (in lower case)."""
+        return [value for key, value in self.fields if key.lower() == name] if name in self._by_name else []
+
+    def pending(self) -> bool:
+        """Whether bytes of the body are here now."""
+        return bool(self._pieces)
+
+    def at_eof(self) -> bool:
+        """Whether nothing is pending and nothing more will come."""
+        return self.ended and not self._pieces
+
+    async def read(self) -> bytes:
+        """What is here, else what comes next; empty at the end. BrokenOff where the connection ended before that."""
+        if not self._pieces and not self.ended and self.error is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        pieces = self._pieces
+        if pieces:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
+            self.size = 0
+            if self._connection is not None:
+                self._connection.go_on()
+            return data
+        if self.error is not None:
+            raise self.error
+        return b""
+
+    def close(self) -> None:
+        """At its end: the connection is kept for other requests. Before it: the connection is closed."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if not self.ended and self.error is None:
+            self.fail(BrokenOff("closed by us"))
+        connection.release(complete=self.ended)
+
+    # --- For the connection ----------------------------------------------------------------------------
+
+    def add(self, data: bytes) -> None:
+        """More of the body."""
+        self._pieces.append(data)
+        self.size += len(data)
+
+    def fail(self, error: Exception) -> None:
+        """The end will not come: what is here can be read, and then raises this."""
+        if not self.ended and self.error is None:
+            self.error = error
+            self.wake()
+
+    def wake(self) -> None:
+        """Tells who reads."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection, for one request at a time."""
+
+    def __init__(self, buffer: memoryview, secure: bool, ended: Callable[[Connection, bool], None]) -> None:
+        """`buffer`: one for all connections of a loop. `ended(connection, kept)` is called when a reply is over and the
+        connection can be used again, and when it is lost."""
+        self.since = 0.0
+        """When it was put aside (for who keeps it)."""
+        self.silent = True
+        """Whether nothing has come in answer to the last request."""
+        self._buffer = buffer
+        self._secure = secure
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._parser: httptools.HttpResponseParser | None = None
+        self._method = ""
+        self._asked: asyncio.Future[Reply] | None = None
+        self._reply: Reply | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._reason = b""
+        self._head_size = 0
+        self._keeps = False
+        self._until_close = False
+        self._paused = False
+        self._writable: asyncio.Future[None] | None = None
+        self._upload: asyncio.Task[None] | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return self._transport
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is of no more use."""
+        return self._transport.is_closing()
+
+    def secured(self, transport: asyncio.Transport) -> None:
+        """What was asked so far had TLS as its answer: this transport."""
+        self._transport, self._secure = transport, True
+        self._asked = self._reply = None
+
+    # --- The request -------------------------------------------------------------------------------------
+
+    async def ask(self, method: str, head: bytes, body: Body = None, length: int | None = None) -> Reply:
+        """The beginning of the reply to a request; BrokenOff where none comes, and what `body` raises.
+
+        A body that comes in pieces is sent in chunks, or has to have the `length` that the head says. It may still go
+        out when its reply is here.
+        """
+        if self.closing:
+            raise BrokenOff("it was closed at once")
+        self._method = method
+        self._asked = self._loop.create_future()
+        self._head_size = 0
+        self.silent = True
+        if body is None:
+            self._transport.write(head)
+        elif not isinstance(body, BYTES):
+            self._upload = self._loop.create_task(self._send_pieces(head, body, length))
+        elif len(body) <= PIECE or (not self._secure and writes_views(self._transport)):
+            self._transport.writelines((head, body))
+        else:
+            self._upload = self._loop.create_task(self._send_sliced(head, memoryview(body)))
+        try:
+            return await self._asked
+        except BaseException:
+            self.drop()
+            raise
+
+    async def _send_sliced(self, head: bytes, body: memoryview) -> None:
+        self._transport.write(head)
+        for start in range(0, len(body), PIECE):
+            if self._writable is not None:
+                await self._writable
+            if self.closing:
+                return
+            self._transport.write(body[start : start + PIECE])
+        self._upload = None
+
+    async def _send_pieces(self, head: bytes, body: AsyncIterator[bytes], length: int | None) -> None:
+        self._transport.write(head)
+        sent = 0
+        try:
+            async for piece in body:
+                sent += len(piece)
+                if length is not None and sent > length:
+                    raise BrokenOff("the body is longer than its Content-Length")
+                if self.closing:
+                    return
+                if piece:
+                    self._transport.write(piece if length is not None else b"%x\r\n%b\r\n" % (len(piece), piece))
+                if self._writable is not None:
+                    await self._writable
+            if length is not None and sent < length:
+                raise BrokenOff("the body is shorter than its Content-Length")
+        except Exception as error:
+            self.fail(error)
+            return
+        if length is None and not self.closing:
+            self._transport.write(b"0\r\n\r\n")
+        self._upload = None
+
+    # --- Its end -----------------------------------------------------------------------------------------
+
+    def release(self, *, complete: bool) -> None:
+        """The reply is not read any further: the connection is kept where nothing of the exchange is left on it."""
+        left = not complete or self._upload is not None or self._transport.get_write_buffer_size()
+        if left or not self._keeps:
+            self.drop()
+            return
+        self._asked = self._reply = None
+        self.go_on()
+        self._ended(self, True)
+
+    def drop(self) -> None:
+        """Closes it at once."""
+        if self._upload is not None:
+            self._upload.cancel()
+            self._upload = None
+        self._asked = self._reply = None
+        self._transport.abort()
+
+    def fail(self, error: Exception) -> None:
+        """Breaks it off; who waits for the reply gets the error."""
+        if self._reply is not None:
+            self._reply.fail(error)
+        elif self._asked is not None and not self._asked.done():
+            self._asked.set_exception(error)
+        self._transport.abort()
+
+    def go_on(self) -> None:
+        """There is room for more of the reply."""
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # --- The transport -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._feed(self._buffer[:nbytes])
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def eof_received(self) -> None:
+        self._over(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not self._secure:
+            self._rescue()
+        self._over(exc)
+        self._parser = None  # which knows us
+        self._ended(self, False)
+
+    def _rescue(self) -> None:
+        """A server that refuses an upload answers and closes. Where a write meets that before the next read does,
+        the answer is still to be had from the socket."""
+        waits = self._asked is not None and (self._reply is None or not self._reply.ended)
+        ours: Any = self._transport.get_extra_info("socket")
+        if not waits or ours is None:
+            return
+        with contextlib.suppress(OSError):
+            rest: socket.socket
+            with ours.dup() as rest:
+                rest.setblocking(False)
+                while count := rest.recv_into(self._buffer):
+                    self._feed(self._buffer[:count])
+
+    def _over(self, exc: Exception | None) -> None:
+        """Nothing more comes: the end of a reply without a length, and too early for every other."""
+        reply = self._reply
+        if reply is not None and self._until_close and exc is None and reply.error is None:
+            reply.ended = True
+            reply.wake()
+        elif self._asked is not None and (reply is None or not reply.ended):
+            self.fail(BrokenOff("it closed the connection" if exc is None else type(exc).__name__))
+
+    # --- The parser --------------------------------------------------------------------------------------
+
+    def _feed(self, data: memoryview) -> None:
+        if self._asked is None:  # nobody asked
+            self.drop()
+            return
+        self.silent = False
+        if self._parser is None:
+            self._parser = httptools.HttpResponseParser(self)
+            # What servers get wrong without harm.
+            self._parser.set_dangerous_leniencies(
+                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+            )
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            said = str(error) if isinstance(error, httptools.HttpParserError) else "a protocol that nobody asked for"
+            self.fail(BrokenOff(f"no HTTP/1.1: {said}"))
+            return
+        reply = self._reply
+        if reply is None:
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD:
+                self.fail(BrokenOff(f"a head of more than {MAX_HEAD} bytes"))
+            return
+        if reply.size or reply.ended:
+            reply.wake()
+        if reply.size > HELD and not self._paused and not reply.ended:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_begin(self) -> None:
+        if self._reply is not None:
+            raise ValueError("a reply that nobody asked for")
+        self._fields, self._reason = [], b""
+
+    def on_status(self, status: bytes) -> None:
+        self._reason += status
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._reply is None:  # else a trailer
+            self._fields.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status < 200:  # an interim reply; or 101, which the parser raises
+            return
+        reply = Reply(self, status, self._reason, self._fields)
+        self._keeps = self._parser.should_keep_alive()
+        if self._method == "HEAD" or (self._method == "CONNECT" and status < 300):
+            reply.ended = True
+            self._parser = None  # it waits for a body
+        else:
+            codings = reply.getall(b"transfer-encoding")
+            framed = reply.content_length is not None or (codings and codings[-1].lower().endswith(b"chunked"))
+            self._until_close = not framed
+        self._reply = reply
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result(reply)
+
+    def on_body(self, data: bytes) -> None:
+        assert self._reply is not None
+        if self._reply.ended:
+            raise ValueError("a body that nobody asked for")
+        self._reply.add(data)
+
+    def on_message_complete(self) -> None:
+        if self._reply is not None:
+            self._reply.ended = True
