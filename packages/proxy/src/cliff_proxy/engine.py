@@ -52,7 +52,10 @@ AT_ONCE_BYTES = 4_096
 
 OBSERVED_SHARE = 2
 """A report is learned from where a request has half of the threshold at least: what it teaches decides nothing
-before."""
+before. And from a session's first requests, which tell what is off by a rate from what is off by an amount."""
+
+FIRST_STEPS = 4
+"""Steps of the model up to which a request is one of those."""
 
 MORE_BYTES = 32_768
 """Bytes that may come to a request before the whole of it is looked at again."""
@@ -360,6 +363,8 @@ class Engine:
         spare = int(threshold / OBSERVED_SHARE) - view.tokens
         if sent.purpose != "step" or view.cliff is not None or spare <= 0 or self.settings.shadow or self.recording:
             return None  # a cliff at the newest message may be decided again
+        if _is_early(sent.own):
+            return None
         if sent.call.api == "anthropic" and _marked(sent):
             return None
         splice = None
@@ -490,7 +495,7 @@ class Engine:
         sound = low * estimate <= usage.input <= high * max(estimate, 1)
         if not sound:
             self._count("usage out of range")
-        telling = OBSERVED_SHARE * view.tokens >= view.threshold
+        telling = OBSERVED_SHARE * view.tokens >= view.threshold or _is_early(sent.own)
         if sent.purpose == "step" and sound and telling and abs(usage.input - expected) * TOLERANCE > usage.input:
             with session.lock:
                 if self._sessions.news(session, sent.own):
@@ -719,6 +724,16 @@ def _one_more(sent: _Sent) -> bytes | None:
     )
     changed = breakpoints.marked(data[first:last], marker) if marker is not None else None
     return b"".join((data[:first], changed, data[last:])) if changed is not None else None
+
+
+def _is_early(slices: Sequence[Slice]) -> bool:
+    steps, before = 0, ""
+    for one in slices:
+        steps += one.message.role == "model" != before
+        before = one.message.role
+        if steps > FIRST_STEPS:
+            return False
+    return True
 
 
 def _detail(session: Session, view: View) -> str:

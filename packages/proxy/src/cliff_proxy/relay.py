@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,8 @@ class Exchange:
     body: bytes
     """As it came."""
     prepared: Prepared
+    size: int = 0
+    """Bytes that were sent."""
 
 
 class Relay:
@@ -63,11 +66,14 @@ class Relay:
         self.replays = REPLAYS
         self.hold_seconds = HOLD_SECONDS
         self._bridges: Bridges | None = None
+        self._untold: deque[tuple[str, Prepared, Report]] = deque()
+        """Answers that the engine is to be told of."""
 
     async def close(self) -> None:
-        """Closes WebSockets that are open."""
+        """Closes WebSockets that are open, and tells the engine of the last answers."""
         if self._bridges is not None:
             await self._bridges.close()
+        self.tell()
 
     async def answer(self, request: Request, route: Route) -> None:
         """Answers a request; an upstream that breaks off or a client that goes away end here."""
@@ -105,7 +111,8 @@ class Relay:
         upload = request.pieces() if request.has_body else None
         reply = await self.upstream.send(request.method, route, headers.to_upstream(request.fields), upload)
         try:
-            self._begin(request, route, reply, action)
+            self._begin(request, reply, action)
+            self._count(route, reply)
             while data := await reply.read():
                 if reply.at_eof():
                     request.end(data)
@@ -136,6 +143,7 @@ class Relay:
             self.work.failed(why)
             await self._pass(request, route, action=f"failed; {why}")
         else:
+            self.tell()
             prepared = await self.work.prepare(request.headers, route, body, route.api or "chat")
             exchange = Exchange(request, route, body, prepared)
             del body, prepared  # nothing else holds them for the time of a stream
@@ -155,6 +163,7 @@ class Relay:
                     shorter = await self.work.shorter(exchange.prepared, rejection)
                     if shorter is not None:
                         exchange.prepared = shorter
+                        self.metrics.add("sent_bytes_total", exchange.size, api=api)
                         self.work.replayed(api, shorter)
                         continue
                 await self._relay(exchange, reply, report, opening)
@@ -166,7 +175,7 @@ class Relay:
         request, prepared = exchange.request, exchange.prepared
         data = exchange.body if prepared.body is None else prepared.body
         sent = headers.to_upstream(request.fields, body_replaced=prepared.body is not None)
-        self.metrics.add("sent_bytes_total", len(data), api=str(exchange.route.api))
+        exchange.size = len(data)
         return await self.upstream.send(request.method, exchange.route, sent, data)
 
     def _report(self, route: Route, reply: Reply) -> Report:
@@ -208,43 +217,60 @@ class Relay:
         return b"".join(held), errors.rejection(reply.status, report.body) if size <= errors.MAX_ERROR else None
 
     async def _relay(self, exchange: Exchange, reply: Reply, report: Report, opening: bytes) -> None:
-        """The reply to the client. The engine is told before the client can know that the reply is complete: its next
-        request may follow at once."""
+        """The reply to the client. What need not be done before its bytes go out is done after it."""
         request = exchange.request
-        action = _said(exchange.prepared)
+        self._begin(request, reply, _said(exchange.prepared), opening)
         exchange.body = b""  # not for the time of a stream
         if exchange.prepared.body is not None:
             exchange.prepared = replace(exchange.prepared, body=None)
-        told = reply.status >= 300
+        told, counted = reply.status >= 300, False
         left = reply.content_length
         try:
-            self._begin(request, exchange.route, reply, action, opening)
             data, last = opening, False
             while not last:
-                if not data:
+                seen = bool(data)
+                if not seen:
                     data = await reply.read()
-                    report.feed(data)
                 last = not data or reply.at_eof()
+                try:
+                    request.end(data) if last else request.write(data)
+                finally:
+                    if not seen:
+                        report.feed(data)
+                if not counted:
+                    counted = True
+                    self._count(exchange.route, reply)
+                    self.metrics.add("sent_bytes_total", exchange.size, api=str(exchange.route.api))
                 if left is not None:
                     left -= len(data)
                 if not told and (last or report.complete or left == 0):
                     told = True
-                    self.work.tell(str(exchange.route.api), exchange.prepared, report)
-                if last:
-                    request.end(data)
-                else:
-                    request.write(data)
-                    if request.blocked:
-                        await request.drain()
+                    self._tell_soon(exchange, report)
+                if request.blocked and not last:
+                    await request.drain()
                 data = b""
         except (BrokenOff, ConnectionError, asyncio.CancelledError):
             if not told and report.usage is not None:  # the prompt was taken and counted, if not answered in full
-                self.work.tell(str(exchange.route.api), exchange.prepared, report)
+                self._tell_soon(exchange, report)
             raise
 
-    def _begin(self, request: Request, route: Route, reply: Reply, action: str | None, opening: bytes = b"") -> None:
-        """The head with the upstream's status and headers, sent at once unless bytes of the body go with it."""
+    def _tell_soon(self, exchange: Exchange, report: Report) -> None:
+        """Tells the engine of an answer before anything else of a client is looked at: its next request may follow at
+        once."""
+        if not self._untold:
+            asyncio.get_running_loop().call_soon(self.tell)
+        self._untold.append((str(exchange.route.api), exchange.prepared, report))
+
+    def tell(self) -> None:
+        """Tells the engine of what it does not know yet."""
+        while self._untold:
+            self.work.tell(*self._untold.popleft())
+
+    def _count(self, route: Route, reply: Reply) -> None:
         self.metrics.add("responses_total", api=route.api or "other", status=str(reply.status))
+
+    def _begin(self, request: Request, reply: Reply, action: str | None, opening: bytes = b"") -> None:
+        """The head with the upstream's status and headers, sent at once unless bytes of the body go with it."""
         kept = headers.to_client(reply.fields)
         if action is not None:
             kept = [field for field in kept if field[0].lower() != ACTION]

@@ -148,6 +148,7 @@ class Proxy:
         assert self._engine is not None
         assert self._work is not None
         assert self._relay is not None
+        self._relay.tell()
         await self._work.settled()
         try:
             found = await asyncio.get_running_loop().run_in_executor(None, self._engine.status)

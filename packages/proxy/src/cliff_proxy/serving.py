@@ -46,7 +46,8 @@ HEAD_SECONDS = 60.0
 """Within which a head that was begun has to be complete."""
 
 IDLE_SECONDS = 3600.0
-"""For how long a connection without a request is kept: longer than clients keep theirs, so that they close it."""
+"""For how long a connection without a request is kept. Longer than clients keep theirs: else one sends its next request
+when we close."""
 
 LINGER_SECONDS = 10.0
 """For how long the rest of a request is taken after its answer, so that the client can read the answer first."""
@@ -70,19 +71,8 @@ class Request:
 
     __slots__ = (
         *("method", "target", "version", "fields", "headers", "content_length", "has_body", "keep_alive", "websocket"),
-        *("begun", "ended", "allowed", "size", "complete"),
-        *(
-            "_connection",
-            "_pieces",
-            "_waiter",
-            "_wanted",
-            "_broken",
-            "_expects",
-            "_head",
-            "_chunked",
-            "_silent",
-            "_framed",
-        ),
+        *("begun", "ended", "allowed", "size", "complete", "_connection", "_pieces", "_waiter", "_wanted", "_broken"),
+        *("_expects", "_head", "_chunked", "_silent", "_framed"),
     )
 
     def __init__(
@@ -595,8 +585,8 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """No more requests; the one that is being answered goes on."""
         if self._current is None and not self._queue and self._transport is not None:
+            self.last = True
             self._transport.close()
-        self.last = True
 
     def _hung_up(self) -> None:
         """The client is gone."""

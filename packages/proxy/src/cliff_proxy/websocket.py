@@ -267,6 +267,7 @@ class Conversation:
             await self._ends.upstream.send_str(text)  # it goes on from what we have not seen
             return
         body = _joined({**_without(frame, "type", "previous_response_id", "stream_id"), "input": _array(items)})
+        self._relay.tell()
         prepared = await self._relay.work.prepare(self._request.headers, self._route, body, "responses")
         wanted = items if prepared.body is None else _items(_FRAME.decode(prepared.body)["input"]) or items
         self._turns[stream] = turn = _Turn(frame, prepared, items, wanted, self._new_report())
