@@ -41,7 +41,16 @@ def test_names_of_loopback(start_proxy: Any, host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8642", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "[::2]", ""],
+    [
+        "evil.example",
+        "evil.example:8642",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "[::2]",
+        "",
+        "x" * 255 + ".localhost",
+    ],
 )
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/models", "/_cliff/status", "/_cliff/metrics", "/_cliff/healthz"])
 def test_other_hosts_are_refused(start_proxy: Any, host: str, path: str) -> None:

@@ -257,3 +257,27 @@ def test_decoding_survives_garbage() -> None:
                 broken[chance.randrange(len(broken))] = chance.randrange(256)
             with contextlib.suppress(CannotDecode):
                 bodies.decode(bytes(broken), [name], 10**6)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_what_was_glanced_at_is_read_later(pieces: int) -> None:
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 7, "cache_read_input_tokens": 5}}}
+    delta = {"type": "message_delta", "usage": {"output_tokens": 3}}
+    data = [
+        b"event: message_start\ndata: %b\n\n" % json.dumps(start).encode(),
+        b"event: message_delta\ndata: %b\n\n" % json.dumps(delta).encode(),
+        b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    ]
+    first, *rest = [b"".join(data[: 4 - pieces]), *data[4 - pieces :]]
+    report = Report("anthropic", "text/event-stream", [])
+    assert report.taken(first)
+    assert report.begun
+    report.catch_up()
+    report.catch_up()
+    for piece in rest:
+        report.feed(piece)
+    assert report.complete
+    assert report.usage == Usage(12, 5, 0, 3)
+    for other in (b"event: ping\n", b"data: {}", b""):
+        assert not Report("anthropic", "text/event-stream", []).taken(other)
+    assert not Report("anthropic", "text/event-stream", ["gzip"]).taken(first)

@@ -225,6 +225,7 @@ BAD: dict[str, tuple[int, bytes]] = {
     "a NUL": (400, b"GET / HTTP/1.1\r\nA: \x00\r\n\r\n"),
     "too many headers": (431, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (serving.MAX_FIELDS + 1) + b"\r\n"),
     "a head without end": (431, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (serving.MAX_HEAD // 6 + 10)),
+    "a long target": (414, b"GET /" + b"x" * serving.MAX_TARGET + b" HTTP/1.1\r\n\r\n"),
     "a target without end": (431, b"GET /" + b"x" * serving.MAX_HEAD),
 }
 

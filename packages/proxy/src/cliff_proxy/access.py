@@ -12,6 +12,9 @@ from cliff_proxy.settings import Settings
 
 TOKEN_HEADER = "x-cliff-token"
 
+MAX_NAME = 255
+"""Characters of a name (RFC 1035)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -49,7 +52,8 @@ def refusal(settings: Settings, headers: Mapping[str, str]) -> Refusal | None:
     sends its own. Bound elsewhere, the names of this machine are not known, and the token is demanded.
     """
     if is_loopback(settings.host):
-        if is_loopback(_name(headers.get("host", ""))):
+        name = _name(headers.get("host", ""))
+        if len(name) <= MAX_NAME and is_loopback(name):
             return None
         return Refusal(403, "this proxy answers to 127.0.0.1 and localhost only")
     # Compared in constant time; without a token nobody is served (`check` does not let it come to that).

@@ -197,6 +197,8 @@ class Relay:
             nonlocal size
             data = await reply.read()
             held.append(data)
+            if not failed and len(held) == 1 and report.taken(data):
+                return True
             report.feed(data)
             size += len(data)
             decided = report.begun or report.rejection is not None
@@ -235,8 +237,7 @@ class Relay:
                 try:
                     request.end(data) if last else request.write(data)
                 finally:
-                    if not seen:
-                        report.feed(data)
+                    report.catch_up() if seen else report.feed(data)
                 if not counted:
                     counted = True
                     self._count(exchange.route, reply)
@@ -273,7 +274,8 @@ class Relay:
         """The head with the upstream's status and headers, sent at once unless bytes of the body go with it."""
         kept = headers.to_client(reply.fields)
         if action is not None:
-            kept = [field for field in kept if field[0].lower() != ACTION]
+            if reply.get(ACTION) is not None:
+                kept = [field for field in kept if field[0].lower() != ACTION]
             kept.append((ACTION, action.encode()))
         request.begin(reply.status, reply.reason, kept)
         if not opening and not reply.pending() and not reply.at_eof():

@@ -48,6 +48,8 @@ class Report:
         self._api = api
         self._figures: dict[str, int] = {}
         self._reported = False
+        self._encoded = bool(codings)
+        self._glanced_at = b""
         self._unread: list[bytes] = []
         """Events that report usage."""
         self._splitter = events.Splitter(MAX_COPY)
@@ -59,6 +61,19 @@ class Report:
         except CannotDecode:
             self._decoding = None
         self.begun = not self.streams or self._decoding is None
+
+    def taken(self, data: bytes) -> bool:
+        """Whether the first bytes of the body say at a glance that the prompt was taken; `catch_up` reads them."""
+        if self._encoded or self.begun or not data.startswith(_ACCEPTED):
+            return False
+        self.begun, self._glanced_at = True, data
+        return True
+
+    def catch_up(self) -> None:
+        """Read what `taken` has left."""
+        if data := self._glanced_at:
+            self.begun, self._glanced_at = False, b""
+            self.feed(data)
 
     def feed(self, data: bytes) -> None:
         """The next bytes of the body, as they came."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cliff_proxy.engine import Api
 from cliff_proxy.settings import OPENAI, Settings
 
 OWN = "/_cliff/"
 """Paths that are ours begin so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -33,14 +35,22 @@ class Route:
 
 def route(method: str, raw_path: str, headers: Mapping[str, str], settings: Settings) -> Route:
     """The route of a request. The path is not decoded: `%2F` stays what it is."""
+    anthropic = "anthropic-version" in headers or "x-api-key" in headers
+    chatgpt = settings.openai_upstream == OPENAI and "chatgpt-account-id" in headers
+    openai = settings.chatgpt_upstream if chatgpt else settings.openai_upstream
+    return _route(method, raw_path, anthropic, chatgpt, settings.anthropic_upstream, openai)
+
+
+@lru_cache(64)  # clients ask for the same paths again and again
+def _route(method: str, raw_path: str, anthropic: bool, chatgpt: bool, upstream: str, openai_upstream: str) -> Route:
+    """`anthropic` and `chatgpt`: whether the headers are those of their clients."""
     target = origin_form(raw_path)
     path = target.partition("?")[0].rstrip("/")
     api, compact = _api(path) if method == "POST" else (None, False)
-    if _is_anthropic(path, headers):
-        return Route(api, "anthropic", settings.anthropic_upstream.rstrip("/"), target, compact)
-    if settings.openai_upstream == OPENAI and "chatgpt-account-id" in headers:
-        return Route(api, "openai", settings.chatgpt_upstream.rstrip("/"), target.removeprefix("/v1"), compact)
-    return Route(api, "openai", settings.openai_upstream.rstrip("/"), target, compact)
+    if _is_anthropic(path, anthropic):
+        return Route(api, "anthropic", upstream.rstrip("/"), target, compact)
+    target = target.removeprefix("/v1") if chatgpt else target
+    return Route(api, "openai", openai_upstream.rstrip("/"), target, compact)
 
 
 def origin_form(raw_path: str) -> str:
@@ -67,11 +77,11 @@ _ANTHROPIC = ("/v1/messages", "/messages", "/v1/complete", "/api/")  # the last:
 _OPENAI = ("/chat/completions", "/completions", "/responses", "/embeddings", "/images", "/audio")
 
 
-def _is_anthropic(path: str, headers: Mapping[str, str]) -> bool:
+def _is_anthropic(path: str, anthropic: bool) -> bool:
     if path.endswith("/v1/messages"):
         return True
     if path.removeprefix("/v1").startswith(_OPENAI) or path.endswith(("/chat/completions", "/responses")):
         return False
     if path.startswith(_ANTHROPIC):
         return True
-    return "anthropic-version" in headers or "x-api-key" in headers
+    return anthropic

@@ -34,6 +34,9 @@ from cliff_proxy.headers import Fields
 MAX_HEAD = 2**20
 """Bytes of a head, and of anything else in a request that is no part of a body."""
 
+MAX_TARGET = 2**16
+"""Bytes of a request's target."""
+
 MAX_FIELDS = 512
 
 BUFFER = 2**18
@@ -431,6 +434,8 @@ class Connection(asyncio.Protocol):
         version = parser.get_http_version()
         if version not in {"1.1", "1.0"}:
             self._refuse(505, "HTTP/1.1 is spoken here")
+        if len(self._url) > MAX_TARGET:
+            self._refuse(414, f"a target of more than {MAX_TARGET} bytes")
         if len(self._fields) > MAX_FIELDS:
             self._refuse(431, f"more than {MAX_FIELDS} headers")
         method, target = parser.get_method().decode("ascii"), self._url.decode("utf-8", "surrogateescape")
