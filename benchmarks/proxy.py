@@ -409,7 +409,7 @@ def machine() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "system": f"{platform.system()} {platform.machine()}",
         "cliffcompaction": version("cliffcompaction"),
-        "aiohttp": version("aiohttp"),
+        "httptools": version("httptools"),
     }
 
 
@@ -448,7 +448,7 @@ def table(figures: dict[str, Any]) -> str:
     complete = "{complete} of {asked}".format(**figures["streams"])
     rows.append(f"vocabulary {memory['vocabulary']:.0f} MiB; streams complete: {complete}")
     rows.append(
-        "{system}, {cores} cores, load {load:.1f}, Python {python}, aiohttp {aiohttp}, cliffcompaction "
+        "{system}, {cores} cores, load {load:.1f}, Python {python}, httptools {httptools}, cliffcompaction "
         "{cliffcompaction}".format(**figures["machine"])
     )
     rows.append(f"MISSED: {', '.join(figures['missed'])}" if figures["missed"] else "every bar is met")

@@ -16,19 +16,20 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from cliff_core import CliffConfig, Fact, View
-from cliff_core.decision import LIMIT_SHARE
+from cliff_core.decision import room
 from cliff_core.overflow import Rejection
-from cliff_proxy import breakpoints, formats, windows
+from cliff_proxy import formats, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
 from cliff_proxy.layouts import Layout, quick_hash
 from cliff_proxy.log import described
 from cliff_proxy.reading import Earlier, Read, Reader
 from cliff_proxy.recording import Recorder
-from cliff_proxy.sessions import Merged, Session, Sessions, Slice, Slices, digest, merged
+from cliff_proxy.sessions import Session, Sessions, Slice, SliceDialect, Slices, digest
 from cliff_proxy.settings import Settings
-from cliff_proxy.slices import Body, Bytes, Unsplittable, canonical, continues, dumps
+from cliff_proxy.slices import Body, Unsplittable, canonical, continues
 from cliff_proxy.store import Store
+from cliff_proxy.views import Written
 
 logger = logging.getLogger("cliff_proxy")
 
@@ -186,11 +187,12 @@ class _Sent:
     limits: bytes
     """What the limit of its model is kept under."""
 
-    def raw(self, number: int) -> memoryview:
-        """The bytes of a message as they came in now."""
-        at = self.body.spans[self.form.messages][0]
-        start, end = self.layout.place(number)
-        return memoryview(self.body.data)[at + start : at + end]
+    def written(self, dialect: SliceDialect) -> Written:
+        """The view as bytes."""
+        trailing = self.purpose == "summary"
+        return Written(
+            self.call.api, self.body, self.form.messages, self.layout, dialect, self.seen, self.view, trailing
+        )
 
 
 class Engine:
@@ -336,7 +338,8 @@ class Engine:
         session, warm, kin = self._sessions.find(envelope.root, own, envelope.fixed, plan.config, dialect, given)
         with session.lock:
             compactor = session.compactor
-            if learned is not None and learned < _least(compactor.facts):
+            least = _least(compactor.facts)
+            if learned is not None and (least is None or learned < least):
                 if warm or len(compactor.facts) > len(given):
                     compactor.limited(learned, len(own))
                 else:
@@ -353,26 +356,25 @@ class Engine:
         if purpose != "step" and view.full_tokens <= _room(plan.room, self._store.limit(limits)):
             return Prepared(None, "pass", purpose, _detail(session, view), sent)
         prepared = self._out(sent)
-        layout.last = self._last(sent, learned)
+        layout.last = self._last(sent, prepared, learned)
         return prepared
 
-    def _last(self, sent: _Sent, learned: int | None) -> _Last | None:
+    def _last(self, sent: _Sent, prepared: Prepared, learned: int | None) -> _Last | None:
         view = sent.view
         # A limit that was learned just now acts from the next request on.
-        threshold = min(view.threshold, LIMIT_SHARE * _least(sent.session.compactor.facts))
-        spare = int(threshold / OBSERVED_SHARE) - view.tokens
+        least = _least(sent.session.compactor.facts)
+        threshold = view.threshold if least is None else min(view.threshold, room(least))
+        spare = threshold // OBSERVED_SHARE - view.tokens
         if sent.purpose != "step" or view.cliff is not None or spare <= 0 or self.settings.shadow or self.recording:
             return None  # a cliff at the newest message may be decided again
         if _is_early(sent.own):
             return None
-        if sent.call.api == "anthropic" and _marked(sent):
+        written = sent.written(self._slices[sent.call.api].dialect)
+        if sent.call.api == "anthropic" and written.may_be_marked():
             return None
-        splice = None
-        if view.block is not None:
-            middle = self._middle(sent)
-            if middle is None:
-                return None
-            splice = (sent.layout.ends[view.head - 1], middle, sent.layout.starts[view.cut])
+        splice = written.splice(prepared.body) if prepared.body is not None else None
+        if view.block is not None and splice is None:
+            return None
         rate = max(1.0, view.tokens / max(1, view.estimate))
         dropped = view.full_tokens - view.tokens
         return _Last(sent.session, sent.session.news, learned, view.tokens, rate, spare, dropped, splice)
@@ -389,75 +391,17 @@ class Engine:
         if new:
             self._accounts.cliff(account)
             detail = _detail(session, view)
+        written = sent.written(self._slices[sent.call.api].dialect)
         if view.block is None:
-            data = _one_more(sent)
+            data = written.whole()
             if data is None:
                 return Prepared(None, "pass", "", detail, sent)
             note = sent.purpose if sent.purpose != "step" else "cache breakpoint"
         else:
-            data = self._spliced(sent)
+            data = written.with_block()
             note = sent.purpose if sent.purpose != "step" else ""
         action: Action = "forced" if forced else "cliff" if new else "view"
         return Prepared(data, action, note, detail, replace(sent, whole=view.block is None))
-
-    def _spliced(self, sent: _Sent) -> bytes:
-        """The body with a view that has a block: what is kept of the client's messages in one piece stays as it is."""
-        middle = self._middle(sent)
-        if middle is None:
-            return sent.body.with_items(sent.form.messages, self._parts(sent))
-        at, _ = sent.body.spans[sent.form.messages]
-        whole = memoryview(sent.body.data)
-        head, live = sent.layout.ends[sent.view.head - 1], sent.layout.starts[sent.view.cut]
-        return b"".join((whole[: at + head], middle, whole[at + live :]))
-
-    def _middle(self, sent: _Sent) -> bytes | None:
-        """What stands between the head and the live messages, if both stay as they are and where they are."""
-        view, seen = sent.view, sent.seen
-        live = len(seen) - view.cut
-        if not view.head or live <= 0 or view.messages[: view.head] != seen[: view.head]:
-            return None
-        if view.messages[-live:] != seen[view.cut :]:
-            return None
-        parts = self._parts(sent)
-        end = len(parts) - live - (sent.purpose == "summary")
-        return b"".join((b",", b",".join(parts[view.head : end]), b","))
-
-    def _parts(self, sent: _Sent) -> list[Bytes]:
-        """The messages of a view with a block as bytes."""
-        view = sent.view
-        messages = list(view.messages)
-        numbers = [*range(view.head), *view.pinned, *range(view.cut, len(sent.seen))]
-        if sent.purpose == "summary":
-            messages.append(sent.layout.slices[-1])
-            numbers.append(len(sent.layout.slices) - 1)
-        raws = {id(sent.layout.slices[number]): number for number in numbers}
-        parts: list[Bytes] = []
-        block = 0
-        for place, message in enumerate(messages):
-            if isinstance(message, Slice):
-                parts.append(sent.raw(raws[id(message)]))
-            elif isinstance(message, Merged):
-                block = place
-                raw = bytes(sent.raw(raws[id(message.slice)]))
-                parts.append(merged(self._slices[sent.call.api].dialect, raw, message.text))
-            else:
-                block = place
-                parts.append(message)
-        if sent.call.api != "anthropic":
-            return parts
-        marker = None
-        if _marked(sent):
-            start, end = sent.body.spans[sent.form.messages]
-            whole = sent.body.data
-            # System prompt and tools come before the messages in the prompt, wherever they stand in the body.
-            before = breakpoints.markers((whole[:start], whole[end:], *parts[: block + 1]))
-            marker = breakpoints.value(before, breakpoints.markers(parts[block + 1 :]))
-        if not isinstance(messages[block], Merged):
-            assert view.block is not None
-            parts[block] = breakpoints.block(_json_text(view.block), marker)
-        elif marker is not None:
-            parts[block] = breakpoints.marked(bytes(parts[block]), marker) or parts[block]
-        return parts
 
     # --- what came of it -------------------------------------------------------------------------------------
 
@@ -670,7 +614,7 @@ def _roots(api: str, upstream: str, model: str, config: CliffConfig, limit: int 
 
 def _room(window: int | None, limit: int | None) -> float:
     """Tokens that a request may have, by the model's window and by what it rejected."""
-    known = [room for room in (window, None if limit is None else LIMIT_SHARE * limit) if room is not None]
+    known = [most for most in (window, None if limit is None else room(limit)) if most is not None]
     return min(known, default=float("inf"))
 
 
@@ -678,8 +622,9 @@ def _limit(tokens: int) -> Fact:
     return {"at": 0, "kind": "limit", "value": tokens}
 
 
-def _least(facts: Sequence[Fact]) -> float:
-    return min((fact["value"] for fact in facts if fact["kind"] == "limit"), default=float("inf"))
+def _least(facts: Sequence[Fact]) -> int | None:
+    """The least limit that is known."""
+    return min((fact["value"] for fact in facts if fact["kind"] == "limit"), default=None)
 
 
 def _steady(facts: Sequence[Fact], tokens: int, purpose: Purpose) -> int:
@@ -690,40 +635,6 @@ def _steady(facts: Sequence[Fact], tokens: int, purpose: Purpose) -> int:
     if last is not None and (purpose != "step" or abs(tokens - last) * TOLERANCE <= last):
         return int(last)
     return max(1, tokens)
-
-
-_json_text = lru_cache(maxsize=64)(dumps)
-"""Blocks: the same one at each request of a growth segment."""
-
-
-def _marked(sent: _Sent) -> bool:
-    """Whether a body may have a cache marker; it need not be searched where an earlier one had none."""
-    data, layout = sent.body.data, sent.layout
-    start, _ = sent.body.spans[sent.form.messages]
-    if data.find(breakpoints.KEY, 0, start) >= 0 or data.find(breakpoints.KEY, start + layout.unmarked) >= 0:
-        return True
-    layout.unmarked = layout.groups[-1].end if layout.groups else 0
-    return False
-
-
-def _one_more(sent: _Sent) -> bytes | None:
-    """The whole body with one more cache breakpoint, at the end of the head's last user message once the model has
-    spoken; None where none is set. Nothing else of it is changed."""
-    data, view = sent.body.data, sent.view
-    if sent.call.api != "anthropic" or view.head >= len(sent.seen):
-        return None
-    if not _marked(sent):
-        return None
-    start, end = sent.body.spans[sent.form.messages]
-    stable = next((n for n in range(view.head - 1, -1, -1) if sent.seen[n].message.role == "user"), None)
-    if stable is None:
-        return None
-    first, last = (start + offset for offset in sent.layout.place(stable))
-    marker = breakpoints.value(
-        breakpoints.markers((data[:start], data[end:], data[start:last])), breakpoints.markers((data[last:end],))
-    )
-    changed = breakpoints.marked(data[first:last], marker) if marker is not None else None
-    return b"".join((data[:first], changed, data[last:])) if changed is not None else None
 
 
 def _is_early(slices: Sequence[Slice]) -> bool:
