@@ -5,11 +5,11 @@
 
 PATH is `../shared/traces` unless given. Every variant below is policy `cliff` with one option changed; beside them
 stand preset `paper` and, where it is found (`CLIFF_AUTHORS_PYTHON`), the authors' package at the same threshold.
-Counted are sessions in which the default has at least three cliffs; with `--not-raised`, only those where preset
-`default` does not raise the threshold (the authors never do: where system prompt and tools fill it, they cut at every
-request). For each variant and threshold:
+Counted are sessions in which the base line (the authors, else `default`) has at least three cliffs, whatever the
+variants do; with `--not-raised`, only those where preset `default` does not raise the threshold (the authors never do:
+where system prompt and tools fill it, they cut at every request). For each variant and threshold:
 
-    support     mean over sessions of the session's support (docs/support.md)
+    support     mean over sessions of the session's support (docs/support.md), where any request needs a name
     points      the same less that of the base line (the authors, else `default`)
     cost        mean over sessions of cost, as a share of full context
     ratio       mean and highest of cost / cost of the base line
@@ -48,23 +48,28 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # Each of the defaults as it is in preset paper.
     "path_index_chars=0": {"path_index_chars": 0},
     "min_gain=0": {"min_gain": 0.0},
+    "keep_turns=3": {"keep_turns": 3},
     "notes=all": {"notes": "all"},
     "error_chars=0": {"error_chars": 0},
     "pin_directives=no": {"pin_directives": False},
     # More and less of each.
     "path_index_chars=1500": {"path_index_chars": 1_500},
+    "path_index_chars=2000": {"path_index_chars": 2_000},
+    "path_index_chars=4000": {"path_index_chars": 4_000},
     "path_index_chars=6000": {"path_index_chars": 6_000},
-    "min_gain=0.15": {"min_gain": 0.15},
-    "min_gain=0.35": {"min_gain": 0.35},
+    "min_gain=0.25": {"min_gain": 0.25},
+    "min_gain=0.4": {"min_gain": 0.4},
     "min_gain=0.5": {"min_gain": 0.5},
-    "error_chars=500": {"error_chars": 500},
+    "min_gain=0.7": {"min_gain": 0.7},
+    "min_gain=0.8": {"min_gain": 0.8},
     "keep_turns=1": {"keep_turns": 1},
-    "keep_turns=2": {"keep_turns": 2},
     "keep_turns=5": {"keep_turns": 5},
+    "error_chars=500": {"error_chars": 500},
+    "directives_max_chars=2000": {"directives_max_chars": 2_000},
     "result_max_chars=250": {"result_max_chars": 250},
     "result_max_chars=1000": {"result_max_chars": 1_000},
+    "call_max_chars=80": {"call_max_chars": 80},
     "call_max_chars=300": {"call_max_chars": 300},
-    "call_max_chars=600": {"call_max_chars": 600},
     "thought_max_chars=0": {"thought_max_chars": 0},
     "thought_max_chars=600": {"thought_max_chars": 600},
 }
@@ -130,12 +135,15 @@ def _measured(path: Path, threshold: int, names: list[str], not_raised: bool) ->
         for session in traces.read(path):
             tariff, rules, known = Pricing().of(model_of(session))
             config = CliffConfig.preset(threshold_tokens=threshold)
-            usual = replay(session, chosen[:1], config, rules, limit_of(known)).results["default"]
-            if len(usual.cliffs) < LEAST_CLIFFS or (not_raised and (usual.threshold or 0) > threshold):
-                continue
             if authors is None and find_python() is not None:
                 authors = Authors(config)
                 chosen.append(authors)
+            first = {policy.name: policy for policy in (chosen[0], chosen[-1])}
+            usual = replay(session, list(first.values()), config, rules, limit_of(known)).results
+            if len(usual.get("authors", usual["default"]).compactions) < LEAST_CLIFFS or (
+                not_raised and (usual["default"].threshold or 0) > threshold
+            ):
+                continue
             done = replay(session, chosen, config, rules, limit_of(known))
             full = done.full.cost(tariff)
             yield {

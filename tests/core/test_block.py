@@ -245,18 +245,37 @@ def test_the_newest_note_of_each_kind_stays():
     assert block(model(), says(Note("9 left", "left"))).text == OPENING + ("<turn 1>\n<note>9 left</note>\n")
 
 
-def test_the_path_index_is_newest_first_each_once_and_within_its_room():
-    messages = [
-        m
-        for path in ("src/a.py", "src/b.py", "src/a.py", "src/c.py")
-        for m in (model(ToolCall("Read", {"file_path": path})), tool(ToolResult("x")))
-    ]
+def reads(*paths: str) -> list[Message]:
+    """A turn for each path."""
+    return [m for path in paths for m in (model(ToolCall("Read", {"file_path": path})), tool(ToolResult("x")))]
+
+
+def index(written: Block) -> list[str]:
+    return written.text.partition("<names>\n")[2].partition("</names>")[0].splitlines()
+
+
+def test_the_names_index_has_the_most_used_first_each_once_and_within_its_room():
+    messages = reads("src/a.py", "src/b.py", "src/a.py", "src/c.py")
     written = block(*messages, preset="default", since=3)
-    assert written.text.startswith(OPENING + "<paths>\nsrc/c.py\nsrc/a.py\nsrc/b.py\n</paths>\n<turn 4>\n")
-    written = block(*messages, preset="default", since=3, path_index_chars=18)
-    assert "<paths>\nsrc/c.py\nsrc/a.py\n</paths>\n" in written.text
-    written = block(*messages, preset="default", since=3, carried=("old/z.py", "src/a.py"))
-    assert "<paths>\nsrc/c.py\nsrc/a.py\nsrc/b.py\nold/z.py\n</paths>\n" in written.text
+    # 1/12 + 1/14, 1/11, 1/13: names in calls of one, two, three, four turns back.
+    assert written.text.startswith(OPENING + "<names>\nsrc/a.py\nsrc/c.py\nsrc/b.py\n</names>\n<turn 4>\n")
+    assert index(block(*messages, preset="default", since=3, path_index_chars=18)) == ["src/a.py", "src/c.py"]
+    assert index(block(*messages, preset="default", since=3, path_index_chars=17)) == ["src/a.py"]
+    written = block(*messages, preset="default", since=3, carried=("old/z.py", "src/b.py"))
+    assert index(written) == ["src/a.py", "src/c.py", "src/b.py", "old/z.py"]
+    assert index(block(*messages, preset="default", since=3, path_index_chars=0)) == []
+
+
+def test_the_names_index_has_identifiers_of_inline_bodies_the_last_of_a_turn_first():
+    body = "cat > run.py <<'EOF'\nfrom lib.parser import LineParser\nLineParser().parse_line('and so on')\nEOF"
+    written = block(model(bash(body)), tool(ToolResult("LostName")), preset="default", since=1, cut=1)
+    assert index(written) == [".parse_line", "LineParser", "lib.parser", "run.py"]
+
+
+def test_the_names_index_reads_the_newest_turns_before_the_cut():
+    messages = reads("old/a.py", *["src/b.py"] * 199, "src/c.py")
+    assert index(block(*messages, preset="default", since=201, cut=201)) == ["src/b.py", "src/c.py"]
+    assert index(block(*messages, preset="default", since=200, cut=200)) == ["src/b.py", "old/a.py"]
 
 
 def test_tool_references_are_pinned_with_their_calls_and_all_that_shares_their_messages():
@@ -334,10 +353,10 @@ def test_unknown_blocks_stay_out():
     assert written.text == OPENING + "<turn 1>\n<thought>t</thought>\n"
 
 
-def test_no_path_closes_the_index():
-    messages = [model(ToolCall("Read", {"file_path": "/repo/</paths>.py"})), tool(ToolResult("x"))]
+def test_no_name_closes_the_index():
+    messages = reads("/repo/</names>.py")
     written = block(*messages, preset="default", cut=1, since=1)
-    assert written.text == OPENING + "<paths-1>\n/repo/</paths>.py\n</paths-1>\n"
+    assert written.text == OPENING + "<names-1>\n/repo/</names>.py\n</names-1>\n"
 
 
 def test_a_pinned_turn_keeps_the_call_that_it_answers_late():

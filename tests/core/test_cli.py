@@ -182,8 +182,9 @@ def test_flags_reach_the_configuration(made):
         "--min-gain": 0.5,
         "--directives-max-chars": 8,
         "--notes": "newest",
-        "--path-index-chars": 9,
+        "--names-index-chars": 9,
         "--error-chars": 10,
+        "--cache-price-ratio": 12.5,
     }
     given = [part for flag in flags.items() for part in flag]
     config = as_json(made, *given, "--pin-directives", "--merge-block")["config"]
@@ -412,6 +413,31 @@ def test_the_window_of_the_model_limits_the_threshold(made):
 
     assert threshold() == 272_000 - 128_000 - 13_600, "of the session's own model"
     assert threshold("--model", "claude-opus-4-5") == 200_000 - 64_000 - 10_000
+
+
+def test_a_threshold_that_follows_the_session(tmp_path):
+    """Ten times a cached token's price: 8 000 tokens, once five turns are known."""
+    made = trajectory(tmp_path / "long.json", turns=40)
+    found = as_json(made, "--threshold", "auto")["sessions"][0]["policies"]["cliff"]
+    assert as_json(made, "--threshold", "8000")["sessions"][0]["policies"]["cliff"] == found
+    assert found["threshold"] == 8_000
+    assert {cliff["threshold"] for cliff in found["cliff_list"]} == {8_000}
+    text = cliff(made, "--threshold", "auto").stdout
+    assert "threshold: auto, 8 000 tokens at the end, 8 000 at the cliffs" in text
+    assert json.loads(cliff(made, "--threshold", "auto", "--at", 3, "--json").stdout)["threshold"] == 32_000
+    # Cached input that costs almost nothing: no cliff pays. A ratio that is given stands over the prices.
+    dear = ("--threshold", "auto", "--price-input", 1, "--price-cached", "0.001")
+    assert as_json(made, *dear)["sessions"][0]["policies"]["cliff"]["cliffs"] == 0
+    given = as_json(made, *dear, "--cache-price-ratio", 10)
+    assert given["config"]["cache_price_ratio"] == 10
+    assert given["sessions"][0]["policies"]["cliff"]["cliffs"] == found["cliffs"]
+
+
+def test_each_policy_has_the_threshold_of_its_name(tmp_path):
+    made = trajectory(tmp_path / "long.json", turns=40)
+    result = cliff(made, "--policy", "cliff@auto,cliff@9000,full", "--threshold", "16000")
+    assert "threshold: auto, 8 000 tokens at the end" in result.stdout
+    assert "in place of" not in result.stdout
 
 
 def test_there_is_no_such_request(made):

@@ -267,16 +267,18 @@ def test_tune(folder):
     assert result.exit_code == 0, result.output
     lines = result.stdout.split("\n")
     assert lines[0] == "5 sessions · 210 requests"
-    assert [line.split()[0] for line in lines[3:7]] == ["3", "4", "8", "full"]
-    assert "smallest workable threshold: 2 686 tokens; a smaller one is raised to it" in lines
-    assert "least cost, replay: a threshold of 4 000 tokens" in lines
+    assert [line.split()[0] for line in lines[3:8]] == ["3", "4", "8", "auto", "full"]
+    assert "smallest workable threshold: 2 370 tokens; a smaller one is raised to it" in lines
+    assert "least cost, replay: a threshold of 3 000 tokens" in lines
     assert result.stderr == ""
     data = json.loads(cliff("tune", folder, "--thresholds", "3000,4000,8000", "--json").stdout)
     assert list(data["thresholds"]) == ["3000", "4000", "8000"]
-    assert (data["smallest_threshold"], data["best_replayed"]) == (2_686, 4_000)
+    assert (data["smallest_threshold"], data["best_replayed"]) == (2_370, 3_000)
     costs = {name: point["cost_replayed"] for name, point in data["thresholds"].items()}
-    assert min(costs, key=costs.get) == "4000"
+    assert min(costs, key=costs.get) == "3000"
     assert max(costs.values()) < data["full"]["cost_replayed"]
+    at_8000 = data["thresholds"]["8000"]
+    assert data["auto"] == {name: value for name, value in at_8000.items() if name != "cost_closed"}
     assert data["thresholds"]["3000"]["support"]["share"] <= 1 == data["full"]["support"]["share"]
 
 

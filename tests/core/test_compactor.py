@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from cliff_core import CliffConfig, Compactor, View, dialect
+from cliff_core import CliffConfig, Compactor, View, decision, dialect
 from cliff_core.block import OPENING
 
 CHAT = dialect("chat")
@@ -241,7 +241,7 @@ def test_a_greeting_before_the_task_is_part_of_the_head():
 def test_a_turn_larger_than_the_threshold():
     huge = [*session(1), *step(1, result="x" * 5_000)]
     view = compactor(preset="default", path_index_chars=0).view(huge)
-    assert view.messages == huge, "a cut would free less than a quarter"
+    assert view.messages == huge, "a cut would free too little"
     huge = [*session(3), *step(3, result="x" * 5_000)]
     paper = compactor().view(huge)
     assert paper.cliff is not None
@@ -493,11 +493,48 @@ def test_the_raised_threshold_is_told_once(caplog):
     with caplog.at_level(logging.WARNING, "cliff_core"):
         for request in requests(session(4)):
             view = fold.view(request, fixed_tokens=4_000)
-    assert view.threshold == 8_028
+    assert view.threshold == 7_084
     assert [record.getMessage() for record in caplog.records] == [
         "cliff: threshold_tokens=1000 is too small here: system prompt, tools and task leave too little room; "
-        "8028 is used, the smallest that works"
+        "7084 is used, the smallest that works"
     ]
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_auto_is_a_fold_like_any_other(preset, caplog):
+    history = session(60)
+    warm = compactor("auto", preset=preset, cache_price_ratio=60)
+    sent = [warm.view(request, 300) for request in requests(history)]
+    for request, view in zip(requests(history), sent, strict=True):
+        cold = compactor("auto", warm.facts, preset=preset, cache_price_ratio=60).view(request, 300)
+        assert (cold.messages, cold.threshold, cold.cliff) == (view.messages, view.threshold, view.cliff)
+    fixed = 300 + len("rules") + len("the task") + 2 * 4
+    turn = sum(len(text) for text in ("thought 1", "bash", '{"command": "ls"}')) + 600 + 2 * 4
+    grown = [decision.Grown(n, n * turn + max(0, n - 10)) for n in range(61)]  # thought 10 is longer by one
+    expected = [decision.effective_threshold(warm.config, fixed, None, of_turns) for of_turns in grown]
+    assert [view.threshold for view in sent] == expected
+    assert expected[:5] == [32_000] * 5
+    assert len(set(expected[5:])) == 1, "an even session has one threshold"
+    cliffs = [view.cliff for view in sent if view.cliff]
+    assert len(cliffs) >= 2
+    assert {cliff.threshold for cliff in cliffs} == {expected[-1]}
+    assert "too small" not in caplog.text
+
+
+def test_auto_counts_what_the_provider_counts():
+    """It reports twice as much as we count: so the session grows twice as fast."""
+    history = session(30)
+    told = compactor("auto", preset="default", cache_price_ratio=200)
+    for request in requests(history):
+        view = told.view(request)
+        told.observe(view, 2 * view.estimate)
+    doubled = session(30, result="r" * (2 * 600 + 30))
+    plain = compactor("auto", preset="default", cache_price_ratio=200)
+    assert (
+        told.view(history).threshold
+        == plain.view(doubled).threshold
+        > compactor("auto", preset="default", cache_price_ratio=200).view(history).threshold
+    )
 
 
 def test_merge_block_keeps_the_task_as_a_prefix():

@@ -1,3 +1,4 @@
+import json
 import warnings
 
 import pytest
@@ -18,11 +19,13 @@ PAPER = {
     "path_index_chars": 0,
     "error_chars": 0,
     "merge_block": False,
+    "cache_price_ratio": None,
 }
 DEFAULT = {
     **PAPER,
     "preset": "default",
-    "min_gain": 0.25,
+    "keep_turns": 2,
+    "min_gain": 0.6,
     "pin_directives": True,
     "notes": "newest",
     "path_index_chars": 3_000,
@@ -46,6 +49,20 @@ def test_options_change_a_preset_and_nothing_else():
     }
 
 
+@pytest.mark.parametrize("value", ["auto", " AUTO "])
+def test_the_threshold_may_follow_the_session(value):
+    for config in (CliffConfig(threshold_tokens=value), CliffConfig.from_env({"CLIFF_THRESHOLD_TOKENS": value})):
+        assert (config.threshold_tokens, config.auto, config.first_threshold) == ("auto", True, 32_000)
+        assert CliffConfig.from_env({}, json.loads(json.dumps(config.as_dict()))) == config
+    config = CliffConfig(threshold_tokens="16_000")
+    assert (config.threshold_tokens, config.auto, config.first_threshold) == (16_000, False, 16_000)
+
+
+def test_the_price_ratio_may_be_unknown():
+    assert CliffConfig.from_env({"CLIFF_CACHE_PRICE_RATIO": "12.5"}).cache_price_ratio == 12.5
+    assert CliffConfig.from_env({}, {"cache_price_ratio": None}).cache_price_ratio is None
+
+
 def test_it_is_frozen():
     with pytest.raises(AttributeError):
         CliffConfig().keep_turns = 2  # type: ignore[misc]
@@ -56,8 +73,14 @@ def test_it_is_frozen():
     [
         ({"treshold_tokens": 1}, "unknown option 'treshold_tokens'; did you mean threshold_tokens?"),
         ({"keepturns": 1}, "unknown option 'keepturns'; did you mean keep_turns?"),
-        ({"threshold_tokens": 0}, "threshold_tokens must be a whole number of at least 1, not 0"),
-        ({"threshold_tokens": 1.5}, "threshold_tokens must be a whole number of at least 1, not 1.5"),
+        ({"threshold_tokens": 0}, 'threshold_tokens must be a whole number of at least 1, or "auto", not 0'),
+        ({"threshold_tokens": 1.5}, 'threshold_tokens must be a whole number of at least 1, or "auto", not 1.5'),
+        (
+            {"threshold_tokens": "automatic"},
+            """threshold_tokens must be a whole number of at least 1, or "auto", not 'automatic'""",
+        ),
+        ({"cache_price_ratio": 0.5}, "cache_price_ratio must be a number from 1 to 1000, not 0.5"),
+        ({"cache_price_ratio": float("inf")}, "cache_price_ratio must be a number from 1 to 1000, not inf"),
         ({"keep_turns": True}, "keep_turns must be a whole number of at least 1, not True"),
         ({"keep_turns": "three"}, "keep_turns must be a whole number of at least 1, not 'three'"),
         ({"result_max_chars": -1}, "result_max_chars must be a whole number of at least 0, not -1"),

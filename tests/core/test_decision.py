@@ -5,7 +5,16 @@ import pytest
 from cliff_core.block import MESSAGE_TOKENS, OPENING, BlockWriter
 from cliff_core.config import CliffConfig
 from cliff_core.content import Directive, Message, Thought, ToolCall, ToolResult, Turn
-from cliff_core.decision import Cut, cliff, effective_threshold, smallest_threshold
+from cliff_core.decision import (
+    AUTO_LEAST,
+    Cut,
+    Grown,
+    cliff,
+    effective_threshold,
+    room,
+    smallest_threshold,
+    window_limit,
+)
 
 FRAME = MESSAGE_TOKENS + len(OPENING)
 TURN = len("<turn 1>\n<thought>t</thought>\n")
@@ -19,22 +28,93 @@ def turns(*sizes: int) -> list[Turn]:
 def decide(
     history: list[Turn], threshold: int, fixed: int = 0, preset: str = "default", **arguments: object
 ) -> Cut | None:
-    options = {k: arguments.pop(k) for k in ("min_gain", "keep_turns") if k in arguments}
+    options = {} if preset == "paper" else {"min_gain": 0.25, "keep_turns": 3}
+    options |= {k: arguments.pop(k) for k in ("min_gain", "keep_turns") if k in arguments}
     config = CliffConfig.preset(preset, threshold_tokens=threshold, **options)
     return cliff(history, config, fixed, writer=BlockWriter(config, len), **arguments)  # type: ignore[arg-type]
 
 
 def test_thresholds():
     default, paper = CliffConfig(), CliffConfig.preset("paper")
-    assert smallest_threshold(default, 10_000) == 16_000
-    assert smallest_threshold(default.replace(min_gain=0.5), 10_000) == 24_000
-    assert smallest_threshold(default.replace(min_gain=0.1), 10_000) == 16_000
-    assert smallest_threshold(default, 10_001) == 16_002
-    assert effective_threshold(default, 10_000) == 32_000
-    assert effective_threshold(default, 31_000) == 44_000
-    assert effective_threshold(default, 31_000, limit=40_000) == 38_000
+    assert smallest_threshold(default, 0) == 2_353
+    assert smallest_threshold(default, 15_000) == 20_000
+    assert smallest_threshold(default.replace(min_gain=0.9), 15_000) == 20_000
+    assert smallest_threshold(default, 15_001) == 20_002
+    assert effective_threshold(default, 16_000) == 32_000
+    assert effective_threshold(default, 31_000) == 38_824
+    assert effective_threshold(default, 31_000, limit=38_000) == 36_100
     assert effective_threshold(paper, 31_000) == 32_000
     assert effective_threshold(paper, 31_000, limit=20_001) == 19_000
+
+
+@pytest.mark.parametrize(
+    ("window", "answer", "most"),
+    [
+        (200_000, 64_000, 126_000),
+        (131_072, 8_192, 116_326),  # 5 % are 6 553.6
+        (128_000, None, 121_600),
+        (262_144, 262_144, 117_964),  # a table with the window as the longest answer
+        (100, -1, 95),
+    ],
+)
+def test_a_window_leaves_room_for_the_answer_and_five_percent(window, answer, most):
+    limit = window_limit(window, answer)
+    assert limit is not None
+    assert room(limit) == most
+    assert effective_threshold(CliffConfig.preset("paper", threshold_tokens=10**9), 0, limit) == most
+
+
+@pytest.mark.parametrize("window", [None, 0, -5, 1])
+def test_a_window_that_says_nothing(window):
+    assert window_limit(window, 10) is None
+
+
+def auto(fixed: int, growth: Grown | None, limit: int | None = None, preset: str = "default", **options: object) -> int:
+    options = {"keep_turns": 3, "min_gain": 0.25} | options
+    config = CliffConfig.preset(preset, threshold_tokens="auto", **options)
+    return effective_threshold(config, fixed, limit, growth)
+
+
+def test_auto_begins_with_the_threshold_of_somebody_who_sets_none():
+    assert auto(1_000, None) == auto(1_000, Grown(4, 400_000)) == 32_000
+    assert auto(60_000, None) == smallest_threshold(CliffConfig(), 60_000)
+    assert auto(1_000, None, limit=20_000) == 19_000
+
+
+def test_auto_is_the_closed_form():
+    # S = (1 000 + 3 * 500 + 0.4 * T) / 1.4, since 200 of the 500 tokens of a turn are excerpts.
+    # y = sqrt(2 * 500 * (1 785.7 - 500 - 714.3) / 1.2857 * 99), T = (y - 500 + 1 785.7) / 0.7143 = 11 087
+    assert auto(1_000, Grown(10, 5_000), cache_price_ratio=100) == 12_000
+    assert auto(1_000, Grown(1_000, 500_000), cache_price_ratio=100) == 12_000, "the growth a turn decides"
+    assert auto(1_000, Grown(10, 5_000), cache_price_ratio=10) == AUTO_LEAST, "6 372 costs less: it is below the least"
+    assert auto(1_000, Grown(10, 5_000)) == AUTO_LEAST, "the paper's models"
+    assert auto(1_000, Grown(10, 20_000), cache_price_ratio=100) > 12_000, "a steeper session"
+    assert auto(1_000, Grown(10, 5_000), cache_price_ratio=100, keep_turns=6) > 12_000, "a larger rest"
+    assert auto(1_000, Grown(10, 0), cache_price_ratio=100) == AUTO_LEAST
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_auto_stays_between_its_bounds(preset):
+    steep = Grown(10, 500_000)
+    assert auto(1_000, steep, cache_price_ratio=1_000, preset=preset) == 192_000
+    assert auto(1_000, steep, limit=1_000_000, cache_price_ratio=1_000, preset=preset) == 950_000
+    assert auto(1_000, steep, limit=40_000, cache_price_ratio=1_000, preset=preset) == 38_000
+    assert auto(1_000, steep, limit=40_000, cache_price_ratio=900, preset=preset) <= 38_000
+    smallest = smallest_threshold(CliffConfig(), 100_000)
+    assert auto(100_000, Grown(10, 5_000), preset=preset) == smallest
+    assert auto(100_000, Grown(10, 5_000), limit=100_000, preset=preset) == 95_000
+
+
+def test_auto_decides_by_the_growth_that_it_is_told():
+    history = turns(*[1_000] * 12)
+    grown = Grown(12, 12_000)
+    assert cliff(history, CliffConfig(threshold_tokens="auto"), 0) is None, "32 000"
+    cut = cliff(history, CliffConfig(threshold_tokens="auto"), 0, growth=grown)
+    assert cut is not None
+    assert (cut.tokens_before, cut.threshold, cut.reason) == (12_000, AUTO_LEAST, "threshold")
+    cut = cliff(history, CliffConfig(threshold_tokens="auto"), 0, growth=grown, limit=5_000)
+    assert cut is not None
+    assert (cut.threshold, cut.reason) == (4_750, "limit")
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
@@ -76,6 +156,14 @@ def test_then_only_for_the_gain():
     assert (cut.index, cut.tokens_before - cut.tokens_after) == (2, 2_500)
     assert cut.block.text == OPENING
     assert decide(turns(1_000, most - 1_001, newest), 10_000) is None
+    # A larger gain is looked for, and not waited for: the requests until then would be above the threshold.
+    cut = decide(turns(1_000, most - 1_000, newest), 10_000, min_gain=0.6)
+    assert cut is not None
+    assert cut.tokens_before - cut.tokens_after == 2_500
+    assert decide(turns(1_000, most - 1_001, newest), 10_000, min_gain=0.6) is None
+    cut = decide(turns(100, FRAME - 99, newest + 1_000), 10_000, min_gain=0)
+    assert cut is not None
+    assert cut.tokens_before - cut.tokens_after == 1
 
 
 def test_the_paper_keeps_three_turns_and_cuts_whatever_is_gained():
@@ -90,13 +178,33 @@ def test_the_paper_keeps_three_turns_and_cuts_whatever_is_gained():
 
 
 def test_a_raised_threshold():
-    # With 10 000 fixed tokens the smallest workable threshold is 16 000.
-    assert decide(turns(3_000, 3_000), 4_000, fixed=10_000) is None
-    cut = decide(turns(3_000, 3_001), 4_000, fixed=10_000)
-    assert cut is None, "a view of one turn is still above three quarters, and frees too little"
-    cut = decide(turns(5_000, 1_001), 4_000, fixed=10_000)
+    # With 15 000 fixed tokens the smallest workable threshold is 20 000, which leaves 5 000: a gain is 1 250.
+    assert decide(turns(2_500, 2_500), 4_000, fixed=15_000) is None
+    cut = decide(turns(2_500, 2_501), 4_000, fixed=15_000)
     assert cut is not None
-    assert cut.threshold == 16_000
+    assert (cut.threshold, cut.index, cut.tokens_after) == (20_000, 1, 17_501 + FRAME + TURN)
+    assert decide(turns(1_250, 3_751), 4_000, fixed=15_000) is None, "one turn is above 3 750, and frees too little"
+
+
+def test_the_gain_is_a_share_of_what_is_beside_the_fixed_part():
+    # 30 000 fixed tokens leave 10 000 of 40 000: after a cliff there may be 37 500.
+    newest = 7_500 - FRAME - TURN
+    cut = decide(turns(5_000, newest), 40_000, fixed=30_000)
+    assert cut is not None
+    assert (cut.tokens_after, cut.block.dropped.excerpts) == (37_500, 0)
+    cut = decide(turns(5_000, newest + 1), 40_000, fixed=30_000)
+    assert cut is not None
+    assert cut.block.dropped.excerpts == 1
+    # A pinned message is fixed, too.
+    cut = decide(turns(5_000, newest), 40_000, fixed=26_000, pinned_tokens=4_000)
+    assert cut is not None
+    assert cut.block.dropped.excerpts == 0
+    # Where the fixed part alone is above what the provider takes, any gain will do.
+    cut = decide(turns(100, 50), 40_000, fixed=30_000, limit=20_000)
+    assert cut is None, "the block is larger than what goes"
+    cut = decide(turns(1_000, 50), 40_000, fixed=30_000, limit=20_000)
+    assert cut is not None
+    assert (cut.threshold, cut.tokens_after) == (19_000, 30_050 + FRAME)
 
 
 def test_only_new_turns_are_cut_and_the_previous_block_goes():

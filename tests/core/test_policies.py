@@ -166,7 +166,7 @@ def test_sliding_takes_turns_of_text_alone():
 def test_sliding_in_preset_default_has_the_threshold_that_cliff_has():
     config = CliffConfig.preset("default", threshold_tokens=100)
     policy = started(Sliding(config), HISTORY)
-    # T_min = (0 + 14 + 2 000) / 0.75: nothing has to go.
+    # T_min = (0 + 14 + 2 000) / 0.85: nothing has to go.
     assert policy.view(HISTORY, 0).messages == HISTORY
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cliff_core import prices
-from cliff_core.prices import Price, Table, cache_rule, canonical, load, lookup
+from cliff_core import CliffConfig, prices
+from cliff_core.ledger import Tariff
+from cliff_core.prices import Price, Table, cache_rule, canonical, load, lookup, priced
 
 
 def entry(provider, input_price=1.0, output=2.0, cached=None, write=None, window=1000, **more):
@@ -153,6 +154,37 @@ def test_a_price_is_per_million_tokens(table):
     assert table.lookup("claude-opus-4-5").price == Price(
         input=5.0, cached=0.5, cache_write=6.25, output=25.0, source="a test, claude-opus-4-5"
     )
+
+
+@pytest.mark.parametrize(
+    ("price", "ratio"),
+    [
+        (Price(5.0, 0.5, 6.25, 25.0), 12.5),
+        (Price(0.28, 0.028, None, 0.42), 10),
+        (Price(1.0, None, None, 2.0), 1),
+        (Price(1.0, 2.0, None, 2.0), 1),
+        (Price(1.0, 0.0, None, 2.0), 1_000),
+        (Price(0.0, 0.0, None, 0.0), 1_000),
+    ],
+)
+def test_the_price_of_uncached_input_by_that_of_cached_input(price, ratio):
+    assert price.cache_price_ratio == pytest.approx(ratio)
+    tariff = Tariff(price.input, price.input if price.cached is None else price.cached, price.cache_write)
+    assert tariff.cache_price_ratio == price.cache_price_ratio
+
+
+def test_a_configuration_gets_the_ratio_of_the_model_where_that_acts_and_nobody_set_it():
+    auto = CliffConfig(threshold_tokens="auto")
+    assert priced(auto, "claude-opus-4-5").cache_price_ratio == 12.5
+    assert priced(auto, "deepseek/deepseek-chat").cache_price_ratio == pytest.approx(10)
+    for config, model in (
+        (auto, "nobody/knows"),
+        (auto, ""),
+        (auto, None),
+        (auto.replace(cache_price_ratio=3), "claude-opus-4-5"),
+        (CliffConfig(), "claude-opus-4-5"),
+    ):
+        assert priced(config, model) is config
 
 
 def test_figures_that_the_table_lacks_are_none(table):

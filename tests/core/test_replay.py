@@ -159,7 +159,7 @@ def test_cliffs_are_noted_with_their_request():
     assert result.cliffs[0][0] == 7
     assert [cliff.number for _, cliff in result.cliffs] == list(range(1, len(result.cliffs) + 1))
     assert result.threshold == 2300
-    assert result.smallest_threshold == decision.smallest_threshold(config, 14) == 2686
+    assert result.smallest_threshold == decision.smallest_threshold(config, 14) == 2370
     for request, cliff in result.cliffs:
         entry = result.entries[request - 1]
         assert entry.cached >= 14

@@ -68,7 +68,7 @@ def test_json_of_a_session():
     cliff = data["policies"]["cliff"]
     assert cliff["cliffs"] == len(cliff["cliff_list"]) == 3
     assert cliff["cliff_list"][0]["request"] == 7
-    assert cliff["smallest_threshold"] == 2819
+    assert cliff["smallest_threshold"] == 2488
     assert data["prices"] == {"input": 3, "cached": 0.3, "write": None, "source": "a table, a model"}
     assert (data["fixed_tokens"], data["fixed_source"], data["context_window"]) == (100, "recorded", 128_000)
     assert data["recorded"]["difference"] == 0
@@ -102,7 +102,7 @@ def test_json_without_anything_to_compare():
 
 
 def test_table_of_a_session():
-    text = printed(report.session_report(replayed(), TARIFF, 4000))
+    text = printed(report.session_report(replayed(threshold=2340), TARIFF, 4000))
     lines = text.split("\n")
     assert lines[:3] == ["made", "folder/made.json", "test · maker/model · 13 requests"]
     assert lines[3].split() == [
@@ -123,7 +123,7 @@ def test_table_of_a_session():
     assert rows["full"].split() == ["full", "33", "462", "85.0%", "$0.024", "100.0%", "–", "5", "034"]
     assert re.search(r" 3 +2 \d{3}$", rows["cliff"]), "cliffs and peak"
     assert "  fixed part: 100 tokens, from the first recorded usage" in lines
-    assert "  smallest workable threshold: 2 819 tokens: 2 500 is too small" in lines
+    assert "  smallest workable threshold: 2 488 tokens: 2 340 is too small" in lines
     assert "recorded: 33 462 input tokens, 84.6% cached; full is 0.0% above that" in text
     assert "window of 4 000 tokens from request 11 on" in text
 
@@ -186,8 +186,8 @@ def test_a_threshold_that_the_window_does_not_allow_is_said():
 
 
 def test_other_notes():
-    text = printed(report.session_report(replayed(preset="default"), TARIFF))
-    assert "smallest workable threshold: 2 819 tokens, used in place of 2 500" in text
+    text = printed(report.session_report(replayed(preset="default", threshold=2340), TARIFF))
+    assert "smallest workable threshold: 2 488 tokens, used in place of 2 340" in text
     bare = made(model=None, comparable=0, compactions=(3,))
     text = printed(report.session_report(replayed(bare), RELATIVE))
     assert "test · model unknown · 13 requests" in text

@@ -9,9 +9,10 @@ from cliff_core.config import CliffConfig
 from cliff_core.content import Message, Note, ToolCall, ToolResult
 from cliff_core.dialects import dialect
 from cliff_core.ledger import Meter
+from cliff_core.names import names, of_call
 from cliff_core.policies import Settings, policies
 from cliff_core.replay import replay
-from cliff_core.support import Needs, Support, Watch, names, values
+from cliff_core.support import Needs, Support, Watch, values
 from cliff_core.traces import Request, Session
 
 
@@ -33,7 +34,26 @@ from cliff_core.traces import Request, Session
     ],
 )
 def test_names(text, found):
-    assert names(text) == found
+    assert set(names(text)) == found
+
+
+def test_names_stand_in_the_order_of_the_text():
+    assert names("b_one a_two, c_three a_two ./b_one") == ["b_one", "a_two", "c_three"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"file_path": "/home/me/My File.txt"}, ["/home/me/My File.txt"]),
+        ({"command": "cd ./src && make -f Makefile TEST_ONLY=1"}, ["./src", "Makefile", "TEST_ONLY"]),
+        ({"path": "a.py", "edits": [{"old": "x_one", "n": 5}, {"new": ["y_two"]}]}, ["a.py", "x_one", "y_two"]),
+        ('{"path": "lib/one.py", "text": "one.py parse_line"}', ["lib/one.py", "one.py", "parse_line"]),
+        ("no JSON but_names", ["but_names"]),
+        ({"text": "x" * 5_990 + " early_on late_name"}, ["early_on"]),
+    ],
+)
+def test_names_of_a_call(arguments, found):
+    assert of_call(ToolCall("tool", arguments)) == found
 
 
 def test_values_of_a_call():

@@ -1,7 +1,9 @@
 """The mixin before a class that is not the host's: no mini-swe-agent is needed here (tests/hosts has the real one)."""
 
 import copy
+import json
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +71,35 @@ def test_a_resumed_session_sends_the_same() -> None:
     assert [*first.sent, *second.sent] == whole.sent
 
 
+class Named(Echo):
+    """A model whose price is known: 12.5 times a cached token's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.config = SimpleNamespace(model_name="anthropic/claude-opus-4-5")
+
+
+def test_a_threshold_that_follows_the_session(caplog: Any) -> None:
+    logger.addHandler(caplog.handler)
+    try:
+        with caplog.at_level(logging.INFO, logger.name):
+            whole: Any = wrap(Named)(cliff={"threshold_tokens": "auto"})
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "cliff is on: threshold auto, preset default" in caplog.text
+    messages = session(whole, 60)
+    saved = {**whole.serialize(), "messages": messages}
+    record = saved["info"]["cliff"]
+    assert record["options"]["cache_price_ratio"] == 12.5
+    assert {cliff["threshold"] for cliff in record["cliffs"]} == {8_000}, "below the default of 32 000"
+    assert [view.messages for view in views(json.loads(json.dumps(saved)))] == whole.sent
+    first: Any = wrap(Named)(cliff={"threshold_tokens": "auto"})
+    resumed = copy.deepcopy(session(first, 33))
+    second: Any = wrap(Named)(cliff={"threshold_tokens": "auto"})
+    session(second, 27, resumed)
+    assert [*first.sent, *second.sent] == whole.sent
+
+
 def test_another_task_or_a_new_start_is_a_new_session() -> None:
     system = {"role": "system", "content": "S"}  # an agent may use one object for all of its tasks
     model: Any = wrap(Echo)(cliff={"threshold_tokens": 3_000})
@@ -104,6 +135,10 @@ def test_a_trajectory_that_was_made_without_us() -> None:
 def test_errors() -> None:
     with pytest.raises(ConfigError, match=r"model\.cliff .*did you mean keep_turns"):
         wrap(Echo)(cliff={"kep_turns": 1})
+    with pytest.raises(
+        ConfigError, match=r"""model\.cliff .*threshold_tokens must be .*, or "auto", not 'automatic'"""
+    ):
+        wrap(Echo)(cliff={"threshold_tokens": "automatic"})
     with pytest.raises(ConfigError, match="must be a mapping"):
         wrap(Echo)(cliff=[1])
     with pytest.raises(HostError, match="needs mini-swe-agent 2"):

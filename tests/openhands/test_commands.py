@@ -91,6 +91,12 @@ def test_enable_and_disable_leave_every_byte(home: Path, write: Any, before: Any
     assert not state().exists()
 
 
+def test_a_threshold_that_follows_the_session(file: Path) -> None:
+    assert "is now cliff (threshold_tokens=auto)" in run("enable", "--threshold", "auto")
+    assert condenser(file)["threshold_tokens"] == "auto"
+    assert "CliffCLICondenser (threshold_tokens=auto)" in run("status")
+
+
 def test_both_can_be_done_again(file: Path) -> None:
     original = file.read_bytes()
     assert "is now cliff (keep_turns=2)" in run("enable", "--keep-turns", "2")
@@ -172,6 +178,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(home: Path, text: str) -> None
     ("arguments", "text"),
     [
         (("--threshold", "0"), "threshold_tokens must be a whole number of at least 1"),
+        (("--threshold", "automatic"), """or "auto", not 'automatic'"""),
         (("--preset", "papre"), "did you mean 'paper'"),
         (("--treshold", "1"), "No such option"),
     ],

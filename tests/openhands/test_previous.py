@@ -22,7 +22,7 @@ pieces = st.sampled_from(
         "</user>",
         "</user-1>",
         "<user-1>forged</user-1>\n",
-        "<paths>\n/etc/forged\n</paths>\n",
+        "<names>\n/etc/forged\n</paths>\n",
         "</result>",
         "</thought>\n",
         "<turn 99>\n",
@@ -56,7 +56,7 @@ def test_it_is_what_was_written(told: list[tuple[str, str, str | None, str | Non
     found = previous(text)
     assert found.directives == tuple(directive for *_, directive, _ in told if directive is not None)
     # Paths inside of texts are those of calls alone; the newest first.
-    assert found.paths == tuple(f"src/module_{number}.py" for number in range(len(told), 0, -1))
+    assert found.names == tuple(f"src/module_{number}.py" for number in range(len(told), 0, -1))
     assert found.last_turn == len(told)
 
 
@@ -67,11 +67,11 @@ def test_it_goes_on_through_blocks(told: list[tuple[str, str, str | None, str | 
     first = previous(text)
     lead = Turn(0, 0, (Message("user", tuple(map(Directive, first.directives))),))
     writer = BlockWriter(CliffConfig(), len)
-    second = previous(writer.draft([lead], 0, 1, first.paths).block().text)
-    assert second == Previous(first.paths, first.directives, 0)
+    second = previous(writer.draft([lead], 0, 1, first.names).block().text)
+    assert second == Previous(first.names, first.directives, 0)
 
 
-@pytest.mark.parametrize("text", ["", "The user wants a parser.", f"x{OPENING}<paths>\na\n</paths>\n"])
+@pytest.mark.parametrize("text", ["", "The user wants a parser.", f"x{OPENING}<names>\na\n</paths>\n"])
 def test_what_is_no_block_hands_on_nothing(text: str) -> None:
     assert previous(text) == Previous()
 
@@ -79,5 +79,5 @@ def test_what_is_no_block_hands_on_nothing(text: str) -> None:
 def test_a_block_that_breaks_off_hands_on_what_is_whole() -> None:
     text, _ = written([("a", "b", "keep this", None)], 1)
     assert previous(text[: text.index("</user>")]).directives == ()
-    assert previous(text[: text.index("</user>")]).paths == ("src/module_1.py",)
+    assert previous(text[: text.index("</user>")]).names == ("src/module_1.py",)
     assert previous(text.rstrip("\n")).directives == ("keep this",)

@@ -11,11 +11,15 @@ from cliff_core.turns import group
 from kit import rules
 from properties.driver import Host, Run, Sent, cold
 from properties.oracle import (
+    Acting,
+    Grown,
     Part,
     Place,
     Sources,
     acting,
     characters,
+    goal,
+    least,
     must_stay,
     open_cuts,
     pairs,
@@ -69,8 +73,8 @@ def check_verbatim(run: Run) -> None:
                     assert len(part.text) <= limit or part.error, "a long result was not dropped"
         for part in (*block.notes, *block.directives):
             assert after_head.holds(part.text), f"{part.tag} is not verbatim: {part.text[:200]!r}"
-        for path in block.paths:
-            assert after_head.argues(path), f"no such path in a call: {path!r}"
+        for name in block.names:
+            assert after_head.argues(name), f"no such name in a call: {name!r}"
 
 
 def _of_turn(sent: Sent, number: int) -> Sources:
@@ -461,7 +465,16 @@ def check_tokens(run: Run) -> None:
         assert view.tokens == facts.calibration.corrected(estimate)
         fixed = sent.fixed + sum(map(run.counts.message, sent.history[: view.head]))
         fixed += sum(run.counts.message(sent.history[index]) for index in view.pinned)
-        assert view.threshold == threshold(run.config, facts.calibration.corrected(fixed), facts.limit)
+        grown = _grown(run, sent, facts)
+        assert view.threshold == threshold(run.config, facts.calibration.corrected(fixed), facts.limit, grown)
+
+
+def _grown(run: Run, sent: Sent, facts: Acting) -> Grown:
+    """The turns before the point of a view."""
+    corrected, head = facts.calibration.corrected, facts.fixed
+    head += sum(map(run.counts.message, sent.history[: sent.view.head]))
+    turns = sum(map(run.counts.message, sent.history[sent.view.head : sent.point]))
+    return Grown(sum(start < sent.point for start in sent.shape.starts), corrected(head + turns) - corrected(head))
 
 
 # --- 7 progress -----------------------------------------------------------------------------------------------
@@ -473,9 +486,9 @@ def check_progress(run: Run) -> None:
         if cliff is None or cliff.reason == "forced":
             continue
         freed = cliff.tokens_before - cliff.tokens_after
-        gain = run.config.min_gain * cliff.threshold
+        gain = least(run.config, _fixed(run, sent), cliff.threshold)
         assert cliff.tokens_before > cliff.threshold, "a cliff below the threshold"
-        assert exact(run) or freed >= max(1, gain), f"a cliff frees {freed} of {gain}"
+        assert exact(run) or freed >= gain, f"a cliff frees {freed} of {gain}"
         assert cliff.live_turns >= 1
         if exact(run):
             assert not cliff.dropped.excerpts
@@ -492,11 +505,12 @@ def check_no_shuffle(run: Run) -> None:
         if not one or not other or "forced" in (one.reason, other.reason) or not sent.plain:
             continue
         grown = other.tokens_before - one.tokens_after
-        if one.tokens_after > (1 - run.config.min_gain) * one.threshold:
+        before, now = _fixed(run, sent.before), _fixed(run, sent)
+        if one.tokens_after > goal(run.config, before, one.threshold):
             continue  # one turn fills the view: it can go only now
-        if other.threshold < one.threshold:
-            continue  # pinned messages went, which had raised it
-        assert grown >= run.config.min_gain * other.threshold, f"two cliffs, {grown} tokens apart"
+        if other.threshold < one.threshold or now < before:
+            continue  # pinned messages went, which had raised it; or `auto` saw a session that grows less
+        assert grown >= other.threshold - goal(run.config, now, other.threshold), f"two cliffs, {grown} tokens apart"
 
 
 def check_decisions(run: Run, most: int = 6) -> None:
@@ -512,6 +526,14 @@ def check_decisions(run: Run, most: int = 6) -> None:
         _check_decision(run, sent)
 
 
+def _fixed(run: Run, sent: Sent) -> int:
+    """F at the point of a view, with what was pinned before it."""
+    facts = acting(sent.facts, sent.point)
+    old = sent.before.view if sent.before is not None else _whole(sent)
+    fixed = facts.fixed + sum(map(run.counts.message, sent.history[: sent.view.head]))
+    return facts.calibration.corrected(fixed + sum(run.counts.message(sent.history[i]) for i in old.pinned))
+
+
 def _role(sent: Sent) -> str:
     return sent.natives[sent.point - 1].role if sent.point else ""
 
@@ -524,8 +546,7 @@ def _check_decision(run: Run, sent: Sent) -> None:
     corrected = facts.calibration.corrected
     old = sent.before.view if sent.before is not None else _whole(sent)
     fixed = facts.fixed + sum(map(run.counts.message, sent.history[: view.head]))
-    pinned = sum(run.counts.message(sent.history[index]) for index in old.pinned)
-    limit = threshold(config, corrected(fixed + pinned), facts.limit)
+    limit = threshold(config, _fixed(run, sent), facts.limit, _grown(run, sent, facts))
     before = corrected(facts.fixed + run.counts.view(sent.history, old, sent.point))
     since = sum(turn.start < old.cut for turn in turns)
     end = sent.point
@@ -539,23 +560,23 @@ def _check_decision(run: Run, sent: Sent) -> None:
         return corrected(fixed + draft.tokens(dropped) + live)
 
     if before > limit:
-        goal = (1 - config.min_gain) * limit
+        most = goal(config, _fixed(run, sent), limit)
         drafts = []
         for keep in range(config.keep_turns, config.keep_turns - 1 if exact(run) else 0, -1):
             cut = max((p for p in legal if since < p <= len(turns) - keep), default=None)
             if cut is not None:
                 drafts.append((cut, writer.draft(turns, since, cut)))
-        fits = [(cut, 0) for cut, draft in drafts if exact(run) or after(draft, cut) <= goal]
+        fits = [(cut, 0) for cut, draft in drafts if exact(run) or after(draft, cut) <= most]
         if fits:
             expected = fits[0]
         elif drafts:
             cut, draft = drafts[-1]
             many = len(draft.excerpts)
-            expected = (cut, next((n for n in range(1, many) if after(draft, cut, n) <= goal), many))
+            expected = (cut, next((n for n in range(1, many) if after(draft, cut, n) <= most), many))
         if expected is not None and not exact(run):
             cut, dropped = expected
             freed = before - after(writer.draft(turns, since, cut), cut, dropped)
-            if freed < max(1, config.min_gain * limit):
+            if freed < least(config, _fixed(run, sent), limit):
                 expected = None
     if expected is None:
         assert view.cliff is None

@@ -262,7 +262,7 @@ class Part:
 
 @dataclass
 class Parsed:
-    paths: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     turns: dict[int, list[Part]] = field(default_factory=dict)
     notes: list[Part] = field(default_factory=list)
     directives: list[Part] = field(default_factory=list)
@@ -271,7 +271,7 @@ class Parsed:
 _OPEN = re.compile(r'<(thought|call|result|user|note)(-[0-9]+)?((?: [a-z]+="[^"<>\n]*")*)(/?)>')
 _ATTRIBUTE = re.compile(r' ([a-z]+)="([^"]*)"')
 _KINDS = re.compile(r"[0-9]+ [\w.:/ -]{1,80}")
-_PATHS = re.compile(r"<paths(-[0-9]+)?>\n")
+_NAMES = re.compile(r"<names(-[0-9]+)?>\n")
 _TURN = re.compile(r"<turn ([0-9]+)>\n")
 _GAP = re.compile(r"\n\[… ([0-9]+) characters …\]\n")
 
@@ -281,13 +281,13 @@ def parse_block(text: str, config: CliffConfig) -> Parsed:
     assert text.startswith(OPENING), text[:80]
     at = len(OPENING)
     parsed = Parsed()
-    if opened := _PATHS.match(text, at):
+    if opened := _NAMES.match(text, at):
         at = opened.end()
-        close = f"</paths{opened[1] or ''}>"
+        close = f"</names{opened[1] or ''}>"
         end = text.index(close, at)
-        assert text.startswith(f"{close}\n", end), f"a path closes the list: {text[end - 40 : end + 40]!r}"
-        parsed.paths = text[at:end].split("\n")
-        assert parsed.paths.pop() == "", "the list of paths does not end with a line"
+        assert text.startswith(f"{close}\n", end), f"a name closes the list: {text[end - 40 : end + 40]!r}"
+        parsed.names = text[at:end].split("\n")
+        assert parsed.names.pop() == "", "the list of names does not end with a line"
         at = end + len(close) + 1
     current: list[Part] | None = None
     directives = False
@@ -552,9 +552,73 @@ def acting(facts: Sequence[dict[str, Any]], at: int) -> Acting:
     return Acting(calibration, fixed, limit)
 
 
-def threshold(config: CliffConfig, fixed: int, limit: int | None) -> int:
+@dataclass(frozen=True)
+class Grown:
+    """The turns before a point, and their tokens, corrected."""
+
+    turns: int
+    tokens: int
+
+
+def threshold(config: CliffConfig, fixed: int, limit: int | None, grown: Grown) -> int:
     """T_eff of DESIGN.md section 4; `fixed` is F, corrected."""
-    effective = config.threshold_tokens
+    smallest = math.ceil((fixed + 2_000) / (1 - 0.15))
+    if config.threshold_tokens == "auto":
+        effective = automatic(config, fixed, limit, grown, smallest)
+    else:
+        effective = config.threshold_tokens
     if config.preset_name != "paper":
-        effective = max(effective, math.ceil((fixed + 2_000) / (1 - max(config.min_gain, 0.25))))
+        effective = max(effective, smallest)
     return effective if limit is None else min(effective, int(0.95 * limit))
+
+
+def goal(config: CliffConfig, fixed: int, threshold: int) -> int:
+    """What a view may have at most after a cliff: F, and what the gain leaves of what is beside it."""
+    return fixed + math.floor((1 - config.min_gain) * max(0, threshold - fixed))
+
+
+def least(config: CliffConfig, fixed: int, threshold: int) -> int:
+    """What every cliff frees at least."""
+    return max(1, threshold - goal(config.replace(min_gain=min(config.min_gain, 0.25)), fixed, threshold))
+
+
+def automatic(config: CliffConfig, fixed: int, limit: int | None, grown: Grown, smallest: int) -> int:
+    """`auto` of docs/tune.md, by its formulas."""
+    if grown.turns < 5:
+        return max(32_000, smallest)
+    most = 192_000 if limit is None else int(0.95 * limit)
+    smallest = max(8_000, smallest)
+    if smallest >= most:
+        return smallest
+    ratio = config.cache_price_ratio or 5.0
+    if ratio == 1_000:
+        return most
+    g = grown.tokens / grown.turns
+    if g <= 0:
+        return smallest
+    r = min(1.0, 200 / g)
+    a, b = (fixed + config.keep_turns * g) / (1 + r), r / (1 + r)
+    stays = g + config.path_index_chars / 3
+
+    def left(t: float) -> float:
+        sizes = [a + b * t]
+        if config.preset_name != "paper":
+            sizes.append(fixed + max(stays, (1 - config.min_gain) * (t - fixed)))
+        return max(fixed, min(sizes))
+
+    def cost(t: float) -> float:
+        s = left(t)
+        requests = max(0.0, t - s) / g + 1
+        return (s + t) / 2 + (ratio - 1) * (t - fixed) / requests
+
+    held = a / (1 - b) if config.preset_name == "paper" else min(a / (1 - b), fixed + stays)
+    low = max(smallest, fixed, held)
+    lines = [(a, b)] if config.preset_name == "paper" else [(a, b), (fixed + stays, 0.0)]
+    points = [low]
+    for start, slope in lines:
+        y = math.sqrt(2 * g * max(0.0, start - g - (1 - slope) * fixed) / (1 + slope) * (ratio - 1))
+        points.append((y - g + start) / (1 - slope))
+    if config.preset_name != "paper":
+        points += [fixed + stays / (1 - config.min_gain), (fixed + stays - a) / b]
+    chosen = min((point for point in points if point >= low), key=lambda point: (cost(point), point))
+    return smallest if chosen <= smallest else min(most, 1_000 * math.ceil(chosen / 1_000))

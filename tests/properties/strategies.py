@@ -15,16 +15,17 @@ from properties.histories import HEAD_BYTES, STEP_BYTES, Plan, Written, decode, 
 CONFIG_BYTES = 12
 
 _THRESHOLDS = {
-    "paper": (1_500, 300, 800, 2_500, 5_000, 10_000),
-    # T_min is at least 2 667.
-    "default": (3_000, 1, 4_000, 6_000, 10_000, 20_000),
+    "paper": (1_500, 300, 800, 2_500, 5_000, 10_000, "auto"),
+    # T_min is at least 2 353.
+    "default": (3_000, 1, 4_000, 6_000, 10_000, 20_000, "auto"),
 }
+_RATIOS = (None, 1, 12.5, 60, 1_000)
 _OTHERS: dict[str, tuple[object, ...]] = {
-    "keep_turns": (3, 3, 1, 2, 5),
+    "keep_turns": (3, 2, 1, 2, 5),
     "result_max_chars": (500, 500, 40, 0),
     "call_max_chars": (150, 150, 40, 0),
     "thought_max_chars": (300, 300, 25, 0),
-    "min_gain": (0.25, 0.25, 0.0, 0.5, 0.9),
+    "min_gain": (0.25, 0.6, 0.0, 0.5, 0.9),
     "directives_max_chars": (6_000, 6_000, 150, 0),
     "path_index_chars": (3_000, 3_000, 50, 0),
     "error_chars": (250, 250, 30, 0),
@@ -39,6 +40,7 @@ def config(code: bytes, preset: str | None = None) -> CliffConfig:
     thresholds = _THRESHOLDS[preset]
     options: dict[str, object] = {"threshold_tokens": thresholds[code[1] % len(thresholds)]}
     options["merge_block"] = code[2] % 4 == 3
+    options["cache_price_ratio"] = _RATIOS[code[2] // 4 % len(_RATIOS)]
     for place, (name, values) in enumerate(_OTHERS.items(), 3):
         if preset == "default" or name in _BOTH:
             options[name] = values[code[place] % len(values)]

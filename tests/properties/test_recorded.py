@@ -17,7 +17,7 @@ from properties.driver import Run, Sent, seen
 from properties.histories import Written
 from properties.oracle import Counts, as_parsed, shape
 
-THRESHOLDS = (8_000, 16_000, 32_000, 128_000)
+THRESHOLDS = (8_000, 16_000, 32_000, 128_000, "auto")
 
 CHECKS = (
     checks.check_verbatim,
@@ -78,7 +78,7 @@ def played(session: Session, config: CliffConfig, counts: Counts, count_many: An
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
-def test_the_invariants_hold_at_four_thresholds(session_path: Path, preset: str) -> None:
+def test_the_invariants_hold_at_five_thresholds(session_path: Path, preset: str) -> None:
     for session in read(session_path):
         count_many = Remembering()
         counts = Counts(dialect(session.dialect), count_many)
@@ -96,7 +96,7 @@ def test_the_invariants_hold_with_the_recorded_usage(session_path: Path) -> None
     for session in read(session_path):
         count_many = Remembering()
         counts = Counts(dialect(session.dialect), count_many)
-        for threshold in (32_000, 128_000):
+        for threshold in (32_000, 128_000, "auto"):
             config = CliffConfig.preset("default", threshold_tokens=threshold)
             run = played(session, config, counts, count_many, observed=True)
             for check in CHECKS:

@@ -37,6 +37,10 @@ def test_text_is_read_as_the_hosts_may_leave_it() -> None:
     ("given", "says"),
     [
         ({"cliff_treshold": 1}, "unknown option 'cliff_treshold'; did you mean cliff_threshold_tokens?"),
+        (
+            {"cliff_threshold_tokens": "automatic"},
+            """cliff_threshold_tokens must be a whole number of at least 1, or "auto", not 'automatic'""",
+        ),
         ({"cliff_keep_turns": 0}, "cliff_keep_turns must be a whole number of at least 1, not 0"),
         ({"cliff_preset": "papr"}, "cliff_preset must be one of default, paper, not 'papr'; did you mean 'paper'?"),
         ({"summarizer": "nativ"}, "summarizer must be one of cliff, native, off, not 'nativ'; did you mean 'native'?"),
@@ -52,6 +56,14 @@ def test_what_cannot_be_used_says_so(given: dict[str, object], says: str) -> Non
 def test_a_variable_that_cannot_be_used_names_itself() -> None:
     with pytest.raises(ConfigError, match=r"^CLIFF_KEEP_TURNS: keep_turns must be"):
         read({}, {"CLIFF_KEEP_TURNS": "many"})
+
+
+def test_the_threshold_may_follow_the_session() -> None:
+    options = read({"cliff_threshold_tokens": "auto"}, {})
+    assert (options.config.auto, options.source) == (True, "option")
+    assert options.of_model("openrouter/anthropic/claude-opus-4.5").config.cache_price_ratio == 12.5
+    assert options.of_model("nobody/knows") == options
+    assert read({}, {}).of_model("claude-opus-4-5") == read({}, {})
 
 
 def test_unknown_names() -> None:
@@ -74,4 +86,4 @@ def test_unknown_names() -> None:
 def test_the_window_bounds_the_threshold(window: int | None, answer: int | None, threshold: int) -> None:
     facts = window_facts(window, answer)
     limit = facts[0]["value"] if facts else None
-    assert abs(effective_threshold(read({}, {}).config, 0, limit) - threshold) <= 1
+    assert effective_threshold(read({}, {}).config, 0, limit) == threshold

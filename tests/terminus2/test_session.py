@@ -132,6 +132,19 @@ def test_the_threshold_and_its_source() -> None:
     assert Talk().session.record()["threshold"] == {"tokens": 32_000, "source": "default"}
 
 
+def test_a_threshold_that_follows_the_session(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "test"):
+        talk = Talk(threshold_tokens="auto")
+    assert "cliff is on: threshold auto (option), preset default" in caplog.text
+    assert talk.session.record()["threshold"] == {"tokens": 32_000, "source": "auto"}
+    talk.go_on(60)
+    record = talk.session.record()
+    assert record["threshold"] == {"tokens": 8_000, "source": "auto"}
+    assert record["options"]["threshold_tokens"] == "auto"
+    assert len(record["cliffs"]) >= 2
+    assert {cliff["threshold"] for cliff in record["cliffs"]} == {8_000}
+
+
 def test_the_source_is_that_of_the_smallest_bound(caplog: pytest.LogCaptureFixture) -> None:
     """The model's window, unless the provider took less; the log has the threshold that holds."""
     dialect, options = TerminusDialect(typed), read({}, {})

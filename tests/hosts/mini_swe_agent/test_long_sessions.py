@@ -147,7 +147,7 @@ def test_the_trajectory_is_complete(session: Session) -> None:
     for cliff in info["cliffs"]:
         assert cliff["tokens_after"] <= 0.75 * cliff["threshold"] < cliff["tokens_before"]
         assert cliff["dropped"]["turns"] > 0
-        assert cliff["live_turns"] == 3
+        assert cliff["live_turns"] == 2
 
 
 def test_views_are_rebuilt_from_the_trajectory(session: Session) -> None:

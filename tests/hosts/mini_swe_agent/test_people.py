@@ -118,7 +118,7 @@ def test_human_mode(name: str, tmp_path: Path, person: Any) -> None:
     answers = [*own, "/y"]
     person(lambda number: answers[number - 1])
     with ModelServer(texts(8) if name in agents.TEXT else tool_calls(8)) as server:
-        model = agents.make(name, server, cliff=SMALL)
+        model = agents.make(name, server, cliff=SMALL | {"keep_turns": 3, "min_gain": 0.25})
         agent = agents.agent(
             model, repository(tmp_path / "repository"), InteractiveAgent, mode="human", confirm_exit=False
         )

@@ -224,12 +224,14 @@ def test_bodies_go_with_their_echo(name: str, ended: dict[str, Ended]) -> None:
     cliffs = kit_checks.cliffs_of(server.answered)
     blocks = [agents.plain(server.answered[place - 1].messages)[1]["content"] for place in cliffs]
     text = "".join(blocks)
+    shown = 0
     for opener, body in (
         ("cat > tally/parse.py <<'EOF'", script.MODULES["parse"]),
         ("cat > test_parse.py <<'EOF'", script.test_of("parse")),
         ("cat > notes.txt", script.NOTES),
     ):
-        assert f"<call>bash_command {opener} [{len(body) - 1} chars]" in text
+        shown += f"<call>bash_command {opener} [{len(body) - 1} chars]" in text
+    assert shown >= 2  # one of the three can be among the excerpts that had to go
     for line in ("raise ValueError(f", "self.assertEqual([b.amount", "words = text.split", "does one thing and has"):
         assert line not in text
 

@@ -147,7 +147,10 @@ def test_responses_chain_begins_anew_at_a_cliff(model_server: Any, tmp_path: Pat
 def test_interleaved_thinking_stays_with_live_turns(model_server: Any, tmp_path: Path) -> None:
     said = [Step(agents.reply(n, n > 28), thought=f"thinking of {n} " * 60) for n in range(1, 31)]
     server = model_server(said)
-    agent = agents.harbor(CliffTerminus2, server, tmp_path, interleaved_thinking=True, store_all_messages=True, **SMALL)
+    options = SMALL | {"cliff_keep_turns": 3, "cliff_min_gain": 0.25}
+    agent = agents.harbor(
+        CliffTerminus2, server, tmp_path, interleaved_thinking=True, store_all_messages=True, **options
+    )
     context = agents.run_harbor(agent)
     cliffs = kit_checks.cliffs_of(server.requests)
     assert len(cliffs) >= 3
@@ -210,6 +213,16 @@ def test_options_of_the_environment_stand_under_those_of_the_agent(
     assert agent._options.config.threshold_tokens == 9_000
     assert agent._options.config.keep_turns == 1
     assert agent._options.source == "environment"
+
+
+def test_a_threshold_that_follows_the_session(model_server: Any, tmp_path: Path) -> None:
+    server = model_server(agents.steps(50))
+    agent = agents.harbor(CliffTerminus2, server, tmp_path, cliff_threshold_tokens="auto")
+    record = agents.run_harbor(agent).metadata["cliff"]
+    assert record["threshold"] == {"tokens": 8_000, "source": "auto"}
+    assert [cliff["request"] for cliff in record["cliffs"]] == checks.assert_cliffs(server)
+    with pytest.raises(ValueError, match=r"""cliff_threshold_tokens must be .*, or "auto", not 'automatic'"""):
+        agents.harbor(CliffTerminus2, model_server([]), tmp_path, cliff_threshold_tokens="automatic")
 
 
 def test_off_and_native(model_server: Any, tmp_path: Path) -> None:

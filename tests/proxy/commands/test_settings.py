@@ -58,6 +58,11 @@ def test_tokens_by_model(home):
     assert (settings.thresholds, settings.windows) == ({"gpt-5*": 64_000}, {"my-model": 131072})
     settings = Settings.load(file, home.env | {"CLIFF_THRESHOLDS": "claude-*=1_000, o*=2000"})
     assert settings.thresholds == {"claude-*": 1000, "o*": 2000}
+    file = write(home.config, 'threshold_tokens = "auto"\n[thresholds]\n"gpt-5*" = "auto"\n')
+    settings = Settings.load(file, home.env)
+    assert (settings.config.auto, settings.threshold_given, settings.thresholds) == (True, True, {"gpt-5*": "auto"})
+    settings = Settings.load(environ=home.env | {"CLIFF_THRESHOLD_TOKENS": "auto"}, thresholds="claude-*=auto,o*=2000")
+    assert (settings.config.auto, settings.thresholds) == (True, {"claude-*": "auto", "o*": 2000})
 
 
 def test_none_stores_nothing(home):
@@ -88,7 +93,10 @@ def test_base_urls(url, expected):
         ("port = true\n", "port must be a whole number from 0 to 65535, not True"),
         ("shadow = 'maybe'\n", "shadow must be true or false, not 'maybe'"),
         ("openai_upstream = 'api.openai.com'\n", "openai_upstream must be a base URL such as https://"),
-        ("thresholds = 'gpt-5'\n", "thresholds must be tokens by model"),
+        ("thresholds = 'gpt-5'\n", 'thresholds must be tokens or "auto" by model'),
+        ("[thresholds]\n'gpt-5*' = 'automatic'\n", 'thresholds must be tokens or "auto" by model'),
+        ("[windows]\n'gpt-5*' = 'auto'\n", "windows must be tokens by model"),
+        ("threshold_tokens = 'automatic'\n", """or "auto", not 'automatic'"""),
         ("min_gain = 2\n", "min_gain: min_gain must be a number from 0 to 0.9, not 2"),
         ("port 8642\n", "no TOML: "),
     ],
@@ -168,6 +176,7 @@ def test_the_page_has_every_setting():
         "store": "`~/.local/state/cliff/proxy.sqlite`",
         "log": "standard error",
         "threshold_tokens": "by model",
+        "cache_price_ratio": "of the model",
     }
     defaults = {name: getattr(Settings(), name) for name in NAMES} | CliffConfig().as_dict()
     for name, default in defaults.items():

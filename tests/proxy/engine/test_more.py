@@ -89,6 +89,14 @@ def said(api: str, text: str) -> Any:
     return message | {"type": "message"} if api == "responses" else message
 
 
+def test_letters_that_are_escaped_hide_nothing(api: str) -> None:
+    running, messages = warm(api)
+    request = call(api, [*messages, said(api, formats.SUMMARIES[0])])
+    escaped = Call(request.api, request.body.replace(b"task is", b"t\\u0061sk is"), request.upstream)
+    assert escaped.body != request.body
+    assert running.prepare(escaped).note == "summary"
+
+
 @pytest.mark.parametrize("sentence", formats.SUMMARIES)
 def test_a_clients_own_compaction_is_told_from_it(api: str, sentence: str) -> None:
     running, messages = warm(api)
@@ -119,6 +127,7 @@ def test_what_may_tell_more_than_its_bytes_is_looked_at(api: str, part: dict[str
 def test_other_fields_an_earlier_change_or_another_upstream_are_looked_at(api: str) -> None:
     running, messages = warm(api)
     tools = [{"name": "t", "description": "d", "input_schema": {"type": "object"}}]
+    assert running.at_once(call(api, messages, tools=tools)) is None, "their tokens are counted in a thread"
     assert not isinstance(running.prepare(call(api, messages, tools=tools)).state, _More)
     running, messages = warm(api)
     elsewhere = call(api, messages)

@@ -281,3 +281,13 @@ def test_what_was_glanced_at_is_read_later(pieces: int) -> None:
     for other in (b"event: ping\n", b"data: {}", b""):
         assert not Report("anthropic", "text/event-stream", []).taken(other)
     assert not Report("anthropic", "text/event-stream", ["gzip"]).taken(first)
+
+
+def test_usage_in_each_event_is_not_kept_for_each() -> None:
+    report = Report("chat", "text/event-stream", [])
+    report.feed(b'data: {"choices":[]}\n\n')
+    for number in range(1, 1_001):
+        usage = {"prompt_tokens": 9, "completion_tokens": number}
+        report.feed(b"data: %b\n\n" % json.dumps({"usage": usage}).encode())
+    assert len(report._unread) == 2
+    assert report.usage == Usage(9, output=1_000)

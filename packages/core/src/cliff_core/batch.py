@@ -135,7 +135,7 @@ def study(path: Path, plan: Plan, chosen: Sequence[Policy]) -> Iterator[Item]:
 
 def _done(session: Session, plan: Plan, chosen: Sequence[Policy]) -> Done:
     tariff, rules, known = plan.pricing.of(model_of(session))
-    done = replay(session, chosen, plan.config, rules, limit_of(known))
+    done = replay(session, chosen, plan.config, rules, limit_of(known), tariff.cache_price_ratio)
     window = known.context_window if known is not None else None
     return Done(replace(done, session=records.slim(session)), tariff, window)
 

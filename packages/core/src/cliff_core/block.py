@@ -4,7 +4,7 @@ Every character of a block is either part of an excerpt, which is a contiguous p
 call: the pieces that `signature` names), or one of the markers below. The grammar, in order:
 
     OPENING
-    <paths> … </paths>                                        path index, newest first, one a line
+    <names> … </names>                                        names index, one a line
     <turn N>                                                  excerpts of turn N, in its order:
       <thought more="C"> … </thought>                           C further characters were cut off
       <call> … </call>                                          a signature
@@ -24,11 +24,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from cliff_core.config import CliffConfig
 from cliff_core.content import Content, Directive, Message, Note, Opaque, Thought, ToolCall, ToolResult, Turn
-from cliff_core.signature import paths as call_paths
+from cliff_core.names import of_call
 from cliff_core.signature import signature
 from cliff_core.turns import Paired, pair
 
@@ -41,8 +40,14 @@ DIRECTIVES_OPENING = "What the user wrote in these steps still holds, the newest
 MESSAGE_TOKENS = 4
 """Tokens of a message's own frame (role and separators): 3 to 4 in OpenAI's chat formats."""
 
+INDEX_TURNS = 200
+"""Newest turns before a cut whose calls the names index reads: bounds the work, and costs no support."""
+
+INDEX_HALF_TURNS = 10
+"""A name counts half as much when the call that has it is so many turns back (1 / (10 + turns))."""
+
 _NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
-_CLOSING = re.compile(r"</(?:thought|call|result|user|note|paths)(?:-(\d+))?>")
+_CLOSING = re.compile(r"</(?:thought|call|result|user|note|names)(?:-(\d+))?>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class _Digest:
 
     directives: tuple[str, ...]
     notes: tuple[Note, ...]
-    paths: tuple[str, ...]
+    names: tuple[str, ...]
     pins: frozenset[int]
     compactions: tuple[int, ...]
 
@@ -140,10 +145,10 @@ class BlockWriter:
         self._digests: dict[int, tuple[Turn, _Digest]] = {}
         self._excerpts: dict[tuple[int, frozenset[int]], tuple[Turn, Paired, _Excerpts]] = {}
 
-    def draft(self, turns: Sequence[Turn], since: int, cut: int, carried_paths: Sequence[str] = ()) -> Draft:
+    def draft(self, turns: Sequence[Turn], since: int, cut: int, carried_names: Sequence[str] = ()) -> Draft:
         """The block of a cut before `turns[cut]`, where `turns[since]` is the first turn without a block yet.
 
-        `turns` are all turns known; `carried_paths` are paths of an earlier index whose turns the host forgot."""
+        `turns` are all turns known; `carried_names` are those of an earlier index whose turns the host forgot."""
         config = self.config
         digests = [self._digest(turn) for turn in turns[:cut]]
         compaction = None  # the newest provider compaction: (turn, message)
@@ -167,9 +172,9 @@ class BlockWriter:
         paired = pair(turns[since:cut])[0][first - since :]
         before = [OPENING]
         if config.path_index_chars:
-            index = self._path_index(digests, carried_paths)
+            index = self._names_index(digests, carried_names)
             if index:
-                before.append(_fenced([("paths", {}, "\n" + "\n".join(index) + "\n")]))
+                before.append(_fenced([("names", {}, "\n" + "\n".join(index) + "\n")]))
         after: list[str] = []
         if config.notes == "newest":
             after += self._notes(digests)
@@ -207,7 +212,7 @@ class BlockWriter:
         compactions: list[int] = []
         directives: list[str] = []
         notes: list[Note] = []
-        paths: list[str] = []
+        names: dict[str, None] = {}
         for offset, message in enumerate(turn.messages):
             for content in message.contents:
                 if isinstance(content, Directive):
@@ -216,7 +221,7 @@ class BlockWriter:
                     notes.append(content)
                 elif isinstance(content, ToolCall):
                     if self.config.path_index_chars:
-                        paths += call_paths(content)
+                        names.update(dict.fromkeys(of_call(content)))
                 elif isinstance(content, Opaque):
                     if content.kind == "compaction":
                         compactions.append(offset)
@@ -224,22 +229,26 @@ class BlockWriter:
                         pins.add(offset)
                 elif isinstance(content, ToolResult) and any(opaque.pin for opaque in content.opaque):
                     pins.add(offset)
-        digest = _Digest(tuple(directives), tuple(notes), tuple(paths), _closure(turn, pins), tuple(compactions))
+        digest = _Digest(tuple(directives), tuple(notes), tuple(names), _closure(turn, pins), tuple(compactions))
         self._digests[turn.number] = (turn, digest)
         return digest
 
-    def _path_index(self, digests: Sequence[_Digest], carried: Sequence[str]) -> list[str]:
-        index: dict[str, None] = {}
+    def _names_index(self, digests: Sequence[_Digest], carried: Sequence[str]) -> list[str]:
+        """Names by what the turns that used them weigh together, the newest first among equals; then carried ones."""
+        weights: dict[str, float] = {}
+        for age, digest in enumerate(reversed(digests[-INDEX_TURNS:]), 1):
+            for name in reversed(digest.names):
+                weights[name] = weights.get(name, 0.0) + 1 / (INDEX_HALF_TURNS + age)
+        index: list[str] = []
         room = self.config.path_index_chars
-        newest_first = (path for digest in reversed(digests) for path in reversed(digest.paths))
-        for path in chain(newest_first, carried):
-            if path in index or "\n" in path:
+        for name in dict.fromkeys((*sorted(weights, key=weights.__getitem__, reverse=True), *carried)):
+            if "\n" in name:
                 continue
-            room -= len(path) + 1
+            room -= len(name) + 1
             if room < 0:
                 break
-            index[path] = None
-        return list(index)
+            index.append(name)
+        return index
 
     def _notes(self, digests: Sequence[_Digest]) -> list[str]:
         newest: dict[str, str] = {}

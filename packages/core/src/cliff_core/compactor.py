@@ -13,7 +13,7 @@ from cliff_core import decision, tokens
 from cliff_core.block import MESSAGE_TOKENS, Block, BlockWriter, Dropped
 from cliff_core.config import CliffConfig
 from cliff_core.content import Message, Opaque, Turn, counted
-from cliff_core.decision import Reason
+from cliff_core.decision import Grown, Reason
 from cliff_core.dialects import Dialect
 from cliff_core.tokens import Calibration
 from cliff_core.turns import head_end, starts_turn
@@ -399,7 +399,7 @@ class Compactor:
             return state  # a request to the provider itself asks for no model step: it gets the view as it stands
         estimate, fixed, pinned = self._sizes(state, known, at)
         corrected = known.calibration.corrected
-        if rejected is None and corrected(estimate) <= self._threshold(corrected(fixed + pinned), known):
+        if rejected is None and corrected(estimate) <= self._threshold(corrected(fixed + pinned), known, at):
             return state
         cut = decision.cliff(
             self._turns_before(at),
@@ -412,6 +412,7 @@ class Compactor:
             rejected=rejected,
             corrected=corrected,
             writer=self._writer,
+            growth=self._grown(known, at),
         )
         if cut is None:
             return state
@@ -432,20 +433,28 @@ class Compactor:
             ),
         )
 
-    def _threshold(self, fixed: int, known: _Known) -> int:
-        return decision.effective_threshold(self.config, fixed, known.limit)
+    def _threshold(self, fixed: int, known: _Known, at: int) -> int:
+        return decision.effective_threshold(self.config, fixed, known.limit, self._grown(known, at))
+
+    def _grown(self, known: _Known, at: int) -> Grown | None:
+        """What the session has grown by before a point; None where nobody asks."""
+        if not self.config.auto or self._head is None or at <= self._head:
+            return None
+        corrected, before = known.calibration.corrected, known.fixed + self._prefix[self._head]
+        tokens = corrected(known.fixed + self._prefix[at]) - corrected(before)
+        return Grown(bisect_left(self._starts, at), tokens)
 
     def _render(self, state: _State, known: _Known, at: int) -> View:
         history = self._history
         estimate, fixed, pinned = self._sizes(state, known, len(self._messages))
         corrected = known.calibration.corrected
-        threshold = self._threshold(corrected(fixed + pinned), known)
-        if threshold > self.config.threshold_tokens and not self._told:
+        threshold = self._threshold(corrected(fixed + pinned), known, at)
+        if not self.config.auto and threshold > self.config.first_threshold and not self._told:
             self._told = True
             logger.warning(
                 "cliff: threshold_tokens=%d is too small here: system prompt, tools and task leave too little room; "
                 "%d is used, the smallest that works",
-                self.config.threshold_tokens,
+                self.config.first_threshold,
                 threshold,
             )
         head = len(history) if self._head is None else self._head
@@ -515,7 +524,7 @@ class Compactor:
     def _failed(self, history: Sequence[Any], fixed_tokens: int, error: Exception) -> View:
         logger.warning("cliff: the history is sent as it is: it could not be compacted (%r)", error, exc_info=error)
         self._reset()
-        return View(list(history), 0, self.config.threshold_tokens, size=len(history), head=len(history), failed=True)
+        return View(list(history), 0, self.config.first_threshold, size=len(history), head=len(history), failed=True)
 
 
 def _after_compaction(head: Sequence[Message]) -> int:

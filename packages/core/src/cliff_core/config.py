@@ -13,6 +13,10 @@ from typing import Any, Literal
 
 Preset = Literal["paper", "default"]
 
+AUTO: Literal["auto"] = "auto"
+Threshold = int | Literal["auto"]
+"""Tokens, or what costs least in closed form (`docs/tune.md`)."""
+
 ENV_PREFIX = "CLIFF_"
 
 OTHER_VARIABLES = frozenset(
@@ -24,6 +28,17 @@ OTHER_VARIABLES = frozenset(
     }
 )
 """`CLIFF_*` variables of this project that are no option of a compaction: of tests, a policy, the hook, the proxy."""
+
+
+AUTO_START = 32_000
+"""With `auto`, the threshold of a session's first turns: that of somebody who sets none."""
+
+CACHE_PRICE_RATIO = 5.0
+"""Where no price is known: uncached input costs 5 to 6 times cached input for the paper's models (`prices.SHORT`:
+0.95 / 0.16, 0.95 / 0.19, 1.4 / 0.26)."""
+
+FREE_CACHE = 1_000.0
+"""The largest `cache_price_ratio`, which stands for cached input that costs nothing."""
 
 
 class ConfigError(ValueError):
@@ -39,9 +54,10 @@ class CliffConfig:
 
     preset_name: Preset = "default"
     """`paper` is Algorithm 1 exactly: no escalation, no raised threshold, nothing pinned."""
-    threshold_tokens: int = 32_000
-    """Tokens of a whole request (system prompt, tool schemas, messages) above which a cliff happens."""
-    keep_turns: int = 3
+    threshold_tokens: Threshold = 32_000
+    """Tokens of a whole request (system prompt, tool schemas, messages) above which a cliff happens; `auto`: what costs
+    least, from the session's own growth (`decision.effective_threshold`)."""
+    keep_turns: int = 2
     """Newest turns that stay as they are; fewer when the decision needs it (preset `default`)."""
     result_max_chars: int = 500
     """Characters of a tool result up to which it is an excerpt; a longer one is dropped."""
@@ -49,9 +65,10 @@ class CliffConfig:
     """Characters of a tool call's signature."""
     thought_max_chars: int = 300
     """First characters of a thought that are kept."""
-    min_gain: float = 0.25
-    """Share of the threshold that a cliff must leave free: near the limit a cliff at every request
-    costs more than no compaction."""
+    min_gain: float = 0.6
+    """Share that a cliff leaves free of what a threshold has beside system prompt, tools, head and pinned messages:
+    near the limit a cliff at every request costs more than no compaction. Where even one live turn leaves no room for
+    it, a cliff must free a quarter (`decision.LEAST_GAIN`), or this if it is less."""
     pin_directives: bool = True
     """People's words stay through all cliffs, in a part of the block of their own."""
     directives_max_chars: int = 6_000
@@ -59,12 +76,17 @@ class CliffConfig:
     notes: Literal["all", "newest"] = "newest"
     """`newest`: of each kind of host text the newest before the cut; `all`: as directives of their window."""
     path_index_chars: int = 3_000
-    """Characters of the list of paths that calls before the cut named, newest first. 0: no list."""
+    """Characters of the list of names (paths, identifiers; `cliff_core.names`) in the arguments of calls before the
+    cut, the most used and newest first. 0: no list."""
     error_chars: int = 250
     """First and last characters kept of a long result that is an error. 0: by length, like any result."""
     merge_block: bool = False
     """Append the block to the last message of the head, for chat templates that reject two user messages
     in a row."""
+    cache_price_ratio: float | None = None
+    """For `auto`: the price of input that no cache holds (of a cache write, where that has a price) by that of cached
+    input. 1: the cache saves nothing; `FREE_CACHE`: what it holds costs nothing. None: of the model, where the caller
+    knows it (`prices.priced`), else `CACHE_PRICE_RATIO`."""
 
     def __post_init__(self) -> None:
         for option, attribute in OPTIONS.items():
@@ -74,6 +96,16 @@ class CliffConfig:
     def exact(self) -> bool:
         """Whether this is Algorithm 1 exactly (DESIGN.md section 3, last paragraph)."""
         return self.preset_name == "paper"
+
+    @property
+    def auto(self) -> bool:
+        """Whether the threshold follows the session."""
+        return self.threshold_tokens == AUTO
+
+    @property
+    def first_threshold(self) -> int:
+        """`threshold_tokens`; with `auto` what stands in for it while little is known of a session."""
+        return AUTO_START if self.threshold_tokens == "auto" else self.threshold_tokens
 
     @classmethod
     def preset(cls, name: str = "default", /, **options: Any) -> CliffConfig:
@@ -122,6 +154,7 @@ class CliffConfig:
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
+        "keep_turns": 3,
         "min_gain": 0.0,
         "pin_directives": False,
         "notes": "all",
@@ -135,7 +168,8 @@ OPTIONS: dict[str, str] = {f.name.removesuffix("_name"): f.name for f in datacla
 
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(CliffConfig)}
 _CHOICES = {"preset": tuple(PRESETS), "notes": ("all", "newest")}
-_LEAST = {"threshold_tokens": 1, "keep_turns": 1}
+_LEAST = {"keep_turns": 1}
+_RANGES = {"min_gain": (0.0, 0.9), "cache_price_ratio": (1.0, FREE_CACHE)}
 
 
 def _attributes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,18 +212,40 @@ def _checked(name: str, value: Any) -> Any:
         if isinstance(value, str) and value.strip().lower() in ("0", "false", "no", "off"):
             return False
         raise ConfigError(f"{name} must be true or false, not {value!r}")
-    if isinstance(default, float):
+    if name in _RANGES:
+        if value is None and default is None:
+            return None
+        low, high = _RANGES[name]
         try:
             number = float(value) if not isinstance(value, bool) else -1.0
         except (TypeError, ValueError):
             number = -1.0
-        if not 0.0 <= number <= 0.9:
-            raise ConfigError(f"{name} must be a number from 0 to 0.9, not {value!r}")
+        if not low <= number <= high:
+            raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
         return number
+    if name == "threshold_tokens":
+        return read_threshold(value, name)
+    whole, least = _whole(value), _LEAST.get(name, 0)
+    if whole is None or whole < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return whole
+
+
+def read_threshold(value: Any, name: str = "threshold_tokens") -> Threshold:
+    """A threshold as files, variables and command lines give it: `16000`, `16_000` or `auto`, also as text.
+
+    Raises `ConfigError`, which begins with `name`."""
+    if isinstance(value, str) and value.strip().lower() == AUTO:
+        return AUTO
+    number = _whole(value)
+    if number is None or number < 1:
+        raise ConfigError(f'{name} must be a whole number of at least 1, or "{AUTO}", not {value!r}')
+    return number
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, also as text; None for anything else."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = int(value.strip().replace("_", ""))
-    least = _LEAST.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    return value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -22,6 +22,7 @@ from typing import Any
 
 from cliff_core import prices, tokens
 from cliff_core.block import MESSAGE_TOKENS
+from cliff_core.config import CACHE_PRICE_RATIO
 from cliff_core.content import Message, counted
 from cliff_core.dialects import Dialect
 
@@ -118,17 +119,22 @@ class Tariff:
         """Price of output."""
         return OUTPUT_FACTOR * self.input if self.output is None else self.output
 
+    @property
+    def cache_price_ratio(self) -> float:
+        """That option of a compaction (`Price.cache_price_ratio`)."""
+        return prices.price_ratio(self.input if self.write is None else self.write, self.cached)
+
 
 OUTPUT_FACTOR = 5.0
 """Output costs so many times input where its price is not known: what Anthropic takes; others take 4 to 8 times."""
 
 RELATIVE = Tariff(
     1.0,
-    0.2,
+    1.0 / CACHE_PRICE_RATIO,
     source="no price is known; --model or --price-input sets one",
     relative=True,
 )
-"""Where no price is known. Uncached input costs 5 to 6 times cached input for the paper's models."""
+"""Where no price is known."""
 
 
 class UnknownPriceError(ValueError):

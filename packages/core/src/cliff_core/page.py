@@ -88,14 +88,15 @@ class Page:
     def html(self) -> str:
         totals = self.totals
         sessions, requests = counted(totals.sessions, "session"), counted(totals.requests, "request")
-        threshold, preset = grouped(self.config.threshold_tokens), self.config.preset_name
+        config = self.config
+        threshold = "auto" if config.auto else f"{grouped(config.first_threshold)} tokens"
         parts = [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
             f"<title>cliff report: {escape(sessions)}</title><style>{STYLE}</style></head><body>",
             "<h1>What each policy would have sent, cost and kept</h1>",
-            f"<p>{sessions}, {requests}, threshold {threshold} tokens, preset {preset}.</p>",
+            f"<p>{sessions}, {requests}, threshold {threshold}, preset {config.preset_name}.</p>",
         ]
         for note in notes(totals.policies):
             parts.append(f"<p><strong>{escape(note[:1].upper() + note[1:])}.</strong></p>")

@@ -76,7 +76,7 @@ class Panel:
         return cls(
             title=session.name or session.path.stem,
             subtitle=session.format + (f" · {model.rpartition('/')[2]}" if model else ""),
-            threshold=max(used, default=config.threshold_tokens),
+            threshold=max(used, default=config.first_threshold),
             lines=lines,
             notes=tuple(sorted({r.note for r in replay.results.values() if r.note})),
         )

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cliff_core.config import FREE_CACHE, CliffConfig
+
 logger = logging.getLogger("cliff_core")
 
 LITELLM_FILE = "model_prices_and_context_window_backup.json"
@@ -36,6 +38,32 @@ class Price:
     output: float
     source: str = ""
     """Where the figures come from, for people."""
+
+    @property
+    def cache_price_ratio(self) -> float:
+        """That option of a compaction: price of input that no cache holds, or of its write, by that of cached input. 1
+        where the table has no price of cached input."""
+        dear = self.input if self.cache_write is None else self.cache_write
+        return price_ratio(dear, self.input if self.cached is None else self.cached)
+
+
+def price_ratio(uncached: float, cached: float) -> float:
+    """`cache_price_ratio` of two prices."""
+    return min(max(uncached / cached, 1.0), FREE_CACHE) if cached > 0 else FREE_CACHE
+
+
+def priced(config: CliffConfig, model: str | None) -> CliffConfig:
+    """With a model's `cache_price_ratio` where that acts, nobody set it, and the model's price is known."""
+    if not config.auto or config.cache_price_ratio is not None or not model:
+        return config
+    ratio = _ratio(model)
+    return config if ratio is None else config.replace(cache_price_ratio=ratio)
+
+
+@functools.lru_cache(maxsize=256)
+def _ratio(model: str) -> float | None:
+    known = lookup(model)
+    return None if known is None or known.price is None else known.price.cache_price_ratio
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ costs on the same work, not whether the model would have done that work.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ class Result(Account):
     """Compactions, each with the number of its request (from 1)."""
     threshold: int | None = None
     """The largest T_eff: above the configured threshold where that was too small, below it where the provider
-    takes less. Policy `cliff` only."""
+    takes less. With `auto` the newest. Policy `cliff` only."""
     smallest_threshold: int | None = None
     """The smallest threshold that never has to be raised in this session. Policy `cliff` only."""
     auxiliary: tuple[Entry, ...] = ()
@@ -107,10 +106,15 @@ def replay(
     config: CliffConfig,
     rules: CacheRules | None = None,
     limit: int | None = None,
+    price_ratio: float | None = None,
 ) -> Replay:
     """Run all policies over a session, one request after the other.
 
-    `limit`: tokens that the provider takes (`limit_of`), None where that is not known."""
+    `limit`: tokens that the provider takes (`limit_of`), None where that is not known. `price_ratio`: that of the
+    session's prices (`Tariff.cache_price_ratio`), for `threshold_tokens = "auto"`."""
+    for policy in policies:
+        if isinstance(policy, CliffPolicy):
+            policy.price_ratio = price_ratio
     meter, scale = _meter(session)
     needs = Needs.of(session, meter, _stored(session))
     results = {policy.name: _run(session, policy, config, meter, scale, needs, rules, limit) for policy in policies}
@@ -177,17 +181,8 @@ def model_of(session: Session) -> str | None:
 
 
 def limit_of(model: Model | None) -> int | None:
-    """The limit that makes T_eff at most window - longest answer - 5 % of the window (DESIGN.md section 4); None
-    where the window is not known.
-
-    Some tables have the window as the longest answer: it is taken to be half of the window at most."""
-    if model is None or model.context_window is None or model.context_window <= 0:
-        return None
-    window = model.context_window
-    answer = min(max(model.max_output or 0, 0), window // 2)
-    room = window - answer - -(-window // 20)
-    limit = math.ceil(room / decision.LIMIT_SHARE)
-    return limit if math.floor(decision.LIMIT_SHARE * limit) >= room else limit + 1
+    """The model's limit (`decision.window_limit`); None where its window is not known."""
+    return None if model is None else decision.window_limit(model.context_window, model.max_output)
 
 
 def _reported(session: Session) -> list[tuple[int, int]]:
@@ -223,6 +218,7 @@ def _run(
     compactions: list[int] = []
     cliffs: list[tuple[int, Cliff]] = []
     smallest = threshold = None
+    auto = isinstance(policy, CliffPolicy) and policy.config.auto
     for number, request in enumerate(session.requests, 1):
         view = policy.view(session.messages[: request.at], scale.fixed_tokens)
         for auxiliary in view.auxiliary:
@@ -236,7 +232,8 @@ def _run(
         if view.view is not None:
             fixed = scale.fixed_tokens + _kept(view.view, session, meter)
             smallest = max(smallest or 0, decision.smallest_threshold(config, fixed))
-            threshold = max(threshold or 0, view.view.threshold)
+            newest = view.view.threshold
+            threshold = newest if auto else max(threshold or 0, newest)
     return Result(
         policy.name,
         tuple(ledger.entries),

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from cliff_core.config import read_threshold
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, Result, model_of
 from cliff_core.support import Support
@@ -361,6 +362,13 @@ def _table(rows: dict[str, dict[str, str]], left_out: Collection[str]) -> Table:
     return table
 
 
+def _auto(result: Result) -> str:
+    """The thresholds that `auto` took."""
+    note = f"threshold: auto, {counted(result.threshold or 0, 'token')} at the end"
+    took = sorted({cliff.threshold for _, cliff in result.cliffs})
+    return note + (f", {' to '.join(map(grouped, dict.fromkeys((took[0], took[-1]))))} at the cliffs" if took else "")
+
+
 def _notes(replay: Replay, window: int | None) -> Iterator[str]:
     scale, recorded, session = replay.scale, replay.recorded, replay.session
     source = {
@@ -373,7 +381,12 @@ def _notes(replay: Replay, window: int | None) -> Iterator[str]:
         if result.smallest_threshold is None or result.threshold is None:
             continue
         note = f"smallest workable threshold: {counted(result.smallest_threshold, 'token')}"
-        asked = replay.config.threshold_tokens
+        at = result.policy.partition("@")[2]
+        asked = read_threshold(at) if at else replay.config.threshold_tokens
+        if asked == "auto":
+            yield note
+            yield _auto(result)
+            continue
         if result.threshold > asked:
             note += f", used in place of {grouped(asked)}"
         elif result.smallest_threshold > asked:

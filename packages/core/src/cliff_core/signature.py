@@ -684,7 +684,7 @@ def _encodable(value: Any) -> bool:
     return True
 
 
-def _arguments(call: ToolCall) -> Mapping[str, Any] | str:
+def arguments_of(call: ToolCall) -> Mapping[str, Any] | str:
     """The arguments as an object, if they are one: parsed if they were sent as text, and without a
     wrapper (Responses' `{"action": {…}}`, or `{"input": {…}}` and the like)."""
     arguments = call.arguments
@@ -810,7 +810,7 @@ def signature(call: ToolCall, max_chars: int) -> Signature:
 
 def _render(call: ToolCall, room: int) -> tuple[list[_Token], bool]:
     """The tokens, and whether they are complete. With next to no room they may be too long."""
-    arguments = _arguments(call)
+    arguments = arguments_of(call)
     if isinstance(arguments, Mapping):
         arguments = {
             str(key): value
@@ -973,7 +973,7 @@ def paths(call: ToolCall) -> list[str]:
     replaced strings are not read. URLs, options, expressions of sed, grep and their like, dates,
     fractions, MIME types, globs and branch names are kept out as far as can be told. What is read
     of one value is bounded: `SCAN_CHARS`, `BODY_SCAN_CHARS`."""
-    arguments = _arguments(call)
+    arguments = arguments_of(call)
     found: list[str] = []
     if isinstance(arguments, Mapping):
         for key, value in arguments.items():

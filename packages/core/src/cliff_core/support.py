@@ -2,7 +2,7 @@
 
 The words are defined in `docs/support.md`; in short, for each request and the model step that answered it:
 
-- **names** of a text: its words that are distinctive (`names`): paths, identifiers, versions, hashes.
+- **names** of a text: its words that are distinctive (`cliff_core.names`): paths, identifiers, versions, hashes.
 - **needed**: the names in the argument values of the step's calls that stand in the history after the head and not in
   the head itself.
 - **supported**: those of them that stand in the view, as the same word.
@@ -16,46 +16,18 @@ Work is proportional to the texts of the session and to what policies write: eve
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import compress
 from operator import is_not
 from typing import Any
 
 from cliff_core.content import Message, ToolCall, ToolResult
 from cliff_core.ledger import Meter, common
+from cliff_core.names import names
 from cliff_core.signature import signature
 from cliff_core.traces import Session
 from cliff_core.turns import head_end
-
-LEAST_CHARS, MOST_CHARS = 4, 200
-"""Characters of a name."""
-
-_WORD = re.compile(r"[\w./~@+-]+")
-_TELLING = re.compile(r"[./_][^\W_]|\d|[a-z][A-Z]")
-_LETTER = re.compile(r"[^\W\d_]")
-
-
-def names(text: str) -> set[str]:
-    """The distinctive words of a text.
-
-    A word is a run of letters, digits and `_ . / ~ @ + -`, without `+ - @` and `./` at its beginning and `. - + / @ ~`
-    at its end. It is distinctive if it has 4 to 200 characters, a letter, and one of these: a digit; a `.`, `/` or `_`
-    before a letter or digit; a capital after a small letter."""
-    return {word for raw in set(_WORD.findall(text)) if (word := _name(raw))}
-
-
-@lru_cache(maxsize=100_000)  # a session says the same words again and again
-def _name(raw: str) -> str:
-    if len(raw) < LEAST_CHARS:
-        return ""
-    word = raw.rstrip(".-+/@~").lstrip("+-@")
-    while word.startswith("./"):
-        word = word[2:]
-    distinctive = LEAST_CHARS <= len(word) <= MOST_CHARS and _LETTER.search(word) and _TELLING.search(word)
-    return word if distinctive else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +94,7 @@ class Needs:
         ids = [id(message) for message in session.messages]
         carriers: dict[str, set[int]] = {}
         first: dict[str, int] = {name: -1 for text in beside for name in names(text)}
-        of_text: dict[str, set[str]] = {}
+        of_text: dict[str, list[str]] = {}
         for index, message in enumerate(parsed):
             for text in texts(message):
                 if text not in of_text:
@@ -147,7 +119,7 @@ class Needs:
             words: set[str] = set()
             for call in calls:
                 for value in values(call):
-                    words |= of_text.get(value) or names(value)
+                    words.update(of_text.get(value) or names(value))
             # (A name that the step itself has first is new: nothing could have shown it.)
             needed = frozenset(word for word in words if head <= first.get(word, at) < at)
             steps.append(_Step(needed, tuple(r for call in calls if (r := history.repeat(call)) is not None)))

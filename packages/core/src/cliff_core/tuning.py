@@ -1,22 +1,12 @@
 """The threshold that costs least: in closed form, and by replaying.
 
-**In closed form.** A session sends F tokens that never go (system prompt, tools, head), and grows by g tokens a
-request. Above a threshold T it is cut to S tokens; S = a + b · T, since a larger segment leaves a larger block. So a
-growth segment has n = (T − S) / g requests, of (S + T) / 2 tokens on average. With c and u the prices of a cached and
-an uncached token, a request of a long session costs
+**In closed form** (`closed_form`): the cost of a request of a long session, and the threshold at which it is least.
+`Growth.cost` is the same for a session of a given length, whose first segment grows from F and which may end before the
+first cliff.
 
-    c · (S + T) / 2  +  (u − c) · g  +  (u − c) · (S − F) / n
-
-what the cache holds, what is new, and what a cliff makes new once in n requests: all of S but F. With x = T − S, its
-least is at
-
-    x* = √(2 · g · (a − (1 − b) · F) / (1 + b) · (u − c) / c),   T* = (x* + a) / (1 − b)
-
-so a steeper session, a larger rest and dearer uncached input all call for fewer cliffs. `Growth.cost` is the same for a
-session of a given length, whose first segment grows from F and which may end before the first cliff.
-
-**By replay**: policy `cliff` at each of some thresholds. The closed form takes growth as even, and a and b from a line
-through the median sizes after cliffs at those thresholds; the replay knows better, at the price of running.
+**By replay**: policy `cliff` at each of some thresholds, and with `threshold_tokens = "auto"`. The closed form takes
+growth as even, and a and b from a line through the median sizes after cliffs at those thresholds; the replay knows
+better, at the price of running. `auto` has the same formula and knows no replay, and only what was sent so far.
 """
 
 from __future__ import annotations
@@ -26,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from cliff_core.closed_form import Bound, Course
+from cliff_core.config import AUTO
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, Result
 from cliff_core.support import Support
@@ -37,9 +29,13 @@ FINE = 1.02
 """Step between thresholds that the closed form is evaluated at."""
 
 
+ONLINE = f"cliff@{AUTO}"
+"""The policy that sets its threshold as it goes."""
+
+
 def names(thresholds: Sequence[int]) -> tuple[str, ...]:
     """Policies to replay (`policies` knows `cliff@TOKENS`)."""
-    return (*(f"cliff@{threshold}" for threshold in thresholds), "full")
+    return (*(f"cliff@{threshold}" for threshold in thresholds), ONLINE, "full")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +51,8 @@ class Growth:
     """a and b: after a cliff there are a + b · T; None: no threshold that was tried had a cliff."""
     smallest: int = 0
     """The smallest threshold that works here: a smaller one is raised to it."""
+    bound: Bound | None = None
+    """`Course.bound`."""
 
     @classmethod
     def of(cls, replay: Replay) -> Growth:
@@ -69,30 +67,33 @@ class Growth:
                 after = [result.entries[number - 1].tokens for number in result.compactions]
                 sizes[result.threshold] = median(after)
         raised = 0 if replay.config.exact else smallest
-        return cls(len(entries), first, (last - first) / max(1, len(entries) - 1), _line(sizes), raised)
+        growth = (last - first) / max(1, len(entries) - 1)
+        return cls(len(entries), first, growth, _line(sizes), raised, Bound.of(replay.config, growth))
+
+    @property
+    def course(self) -> Course | None:
+        """None: nothing is known to be freed."""
+        return None if self.after is None else Course(self.fixed, self.per_request, self.after, self.bound)
 
     def best(self, tariff: Tariff) -> float:
         """T*: the threshold at which a request of a long session costs least, at least the smallest that works;
         infinity: none does better than full context, as nothing is known to be freed or what is in the cache costs
         nothing."""
-        if self.after is None or tariff.cached <= 0:
+        course = self.course
+        if course is None or tariff.cached <= 0:
             return math.inf
-        a, b = self.after
-        rest = max(0.0, a - (1 - b) * self.fixed)
-        dearer = max(0.0, _uncached(tariff) - tariff.cached) / tariff.cached
-        segment = math.sqrt(2 * max(0.0, self.per_request) * rest / (1 + b) * dearer)
-        return max((segment + a) / (1 - b), self.smallest)
+        return course.best(_uncached(tariff) / tariff.cached, self.smallest)
 
     def cost(self, threshold: float, tariff: Tariff) -> float:
         """Dollars of input of the whole session at a threshold; at infinity that of full context. A threshold below
         what a cliff leaves cannot be held: it is as if it were that."""
         after, length = self.fixed, self.requests  # of the segments after the first
         first = self.requests
-        if self.after is not None and self.per_request > 0:
-            a, b = self.after
-            threshold = max(threshold, self.smallest, self.fixed, a / (1 - b))
+        course = self.course
+        if course is not None and self.per_request > 0:
+            threshold = max(threshold, self.smallest, course.least)
             if not math.isinf(threshold):
-                after = max(self.fixed, a + b * threshold)
+                after = course.left(threshold)
                 first = min(first, self._length(self.fixed, threshold))
                 length = self._length(after, threshold)
         segments, rest = divmod(self.requests - first, length) if length else (0, 0)
@@ -142,8 +143,8 @@ def _uncached(tariff: Tariff) -> float:
 
 def by_threshold(replay: Replay) -> dict[int, Result]:
     """Results of the policies that `names` names."""
-    found = {name.partition("@"): result for name, result in replay.results.items() if name.startswith("cliff@")}
-    return {int(threshold): result for (_, _, threshold), result in found.items()}
+    found = ((name.partition("@")[2], result) for name, result in replay.results.items() if name != ONLINE)
+    return {int(threshold): result for threshold, result in found if threshold}
 
 
 @dataclass(slots=True)
@@ -157,6 +158,13 @@ class Point:
     peak_tokens: int = 0
     support: Support = field(default_factory=Support)
 
+    def add(self, result: Result, tariff: Tariff) -> None:
+        """A session, replayed."""
+        self.replayed += result.cost(tariff)
+        self.cliffs += len(result.compactions)
+        self.peak_tokens = max(self.peak_tokens, result.peak_tokens)
+        self.support += result.support
+
 
 @dataclass(slots=True)
 class Tuning:
@@ -166,6 +174,8 @@ class Tuning:
     sessions: int = 0
     requests: int = 0
     full: Point = field(default_factory=Point)
+    auto: Point = field(default_factory=Point)
+    """With `threshold_tokens = "auto"`; it has no cost in closed form of its own."""
     points: dict[int, Point] = field(default_factory=dict)
     smallest: int = 0
     """The smallest threshold that works in every session."""
@@ -191,10 +201,9 @@ class Tuning:
         for threshold, result in by_threshold(replay).items():
             point = self.points.setdefault(threshold, Point())
             point.closed += growth.cost(threshold, tariff)
-            point.replayed += result.cost(tariff)
-            point.cliffs += len(result.compactions)
-            point.peak_tokens = max(point.peak_tokens, result.peak_tokens)
-            point.support += result.support
+            point.add(result, tariff)
+        if ONLINE in replay.results:
+            self.auto.add(replay.results[ONLINE], tariff)
         for threshold in _fine(self.thresholds):
             self.curve[threshold] = self.curve.get(threshold, 0.0) + growth.cost(threshold, tariff)
 

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from cliff_core import CliffConfig, ConfigError, Fact, View, tokens
-from cliff_core.decision import LIMIT_SHARE
+from cliff_core import CliffConfig, ConfigError, Fact, View, prices, tokens
+from cliff_core.decision import room, window_limit
 from cliff_core.overflow import Rejection, rejection
 from cliff_mini_swe_agent.session import KEY, Session, logger
 from cliff_mini_swe_agent.shapes import BlockMessage
@@ -42,13 +42,15 @@ class CliffMixin:
         self._cliff_config = _options(cliff)
         self._cliff_session: Session | None = None
         super().__init__(*args, **kwargs)
+        name = getattr(self.config, "model_name", None)
+        self._cliff_config = prices.priced(self._cliff_config, name if isinstance(name, str) else None)
         self._cliff_facts = _limit(self.config)
-        threshold = self._cliff_config.threshold_tokens
+        threshold = self._cliff_config.first_threshold
         for fact in self._cliff_facts:
-            threshold = min(threshold, int(LIMIT_SHARE * fact["value"]))
+            threshold = min(threshold, room(fact["value"]))
         logger.info(
-            "cliff is on: threshold %d tokens, preset %s, tokenizer %s",
-            threshold,
+            "cliff is on: threshold %s, preset %s, tokenizer %s",
+            "auto" if self._cliff_config.auto else f"{threshold} tokens",
             self._cliff_config.preset_name,
             tokens.vocabulary().name,
         )
@@ -196,26 +198,23 @@ def _options(cliff: Any) -> CliffConfig:
 
 
 def _limit(config: Any) -> list[Fact]:
-    """What is known of the model's window, as a fact that keeps T_eff at most at window - answer - 5 %.
+    """What is known of the model's window, as a fact (`decision.window_limit`).
 
     From litellm's table, where litellm is loaded anyway. The answer is `max_tokens` of the request, else the model's
-    maximum, but not more than half of the window: for some models the table has the window there."""
+    maximum."""
     litellm = sys.modules.get("litellm")
     known = getattr(litellm, "model_cost", None)
     name = getattr(config, "model_name", None)
     if not isinstance(known, dict) or not isinstance(name, str):
         return []
     entry = known.get(name) or known.get(name.partition("/")[2]) or {}
-    window, answer = entry.get("max_input_tokens"), entry.get("max_output_tokens")
-    if not isinstance(window, int) or window <= 0:
-        return []
-    answer = min(answer, window // 2) if isinstance(answer, int) else 0
+    answer = entry.get("max_output_tokens")
     asked = getattr(config, "model_kwargs", None)
     for option in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
         if isinstance(asked, Mapping) and isinstance(asked.get(option), int):
             answer = asked[option]
-    room = int((window - answer - 0.05 * window) / LIMIT_SHARE)
-    return [{"at": 0, "kind": "limit", "value": room}] if room > 0 else []
+    limit = window_limit(entry.get("max_input_tokens"), answer)
+    return [] if limit is None else [{"at": 0, "kind": "limit", "value": limit}]
 
 
 def _rejected(error: Exception) -> tuple[Exception, Rejection | None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from openhands.app_server.app_conversation.live_status_app_conversation_service 
     LiveStatusAppConversationServiceInjector,
 )
 from openhands.sdk.context.condenser import NoOpCondenser  # type: ignore[import-not-found]
-from pydantic import Field, model_validator  # type: ignore[import-not-found, unused-ignore]
+from pydantic import Field, create_model, model_validator  # type: ignore[import-not-found, unused-ignore]
 
 from cliff_core.config import OPTIONS
 from cliff_openhands.condenser import CliffCondenser, CliffMixin
@@ -31,11 +31,30 @@ from cliff_openhands.settings import SERVER_PREFIX
 
 logger = logging.getLogger("cliff_openhands")
 
+_FIELDS: Any = dict.fromkeys(OPTIONS, (str | None, None))
+
+_Texts: Any = create_model("_Texts", **_FIELDS)
+
+
+class CliffServerOptions(_Texts):  # type: ignore[misc, unused-ignore]
+    """The options of `CliffCondenser` as text: the server reads a variable by its field's type, and would end at a
+    number of tokens that is `auto`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_values(cls, data: Any) -> Any:
+        """A wrong value ends the server's start, and not that of a conversation."""
+        if not isinstance(data, Mapping):
+            return data
+        texts = {name: value if value is None else str(value) for name, value in data.items()}
+        CliffMixin(**texts)
+        return texts
+
 
 class CliffAppConversationServiceInjector(LiveStatusAppConversationServiceInjector):  # type: ignore[misc, unused-ignore]
     """The host's, whose conversations are condensed by `CliffCondenser`."""
 
-    cliff: CliffMixin = Field(default_factory=CliffMixin, description="Options of CliffCondenser")
+    cliff: CliffServerOptions = Field(default_factory=CliffServerOptions, description="Options of CliffCondenser")
 
     @model_validator(mode="before")
     @classmethod

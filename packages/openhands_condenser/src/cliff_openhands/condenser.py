@@ -20,11 +20,11 @@ from typing import Any
 
 from pydantic import PrivateAttr, create_model, model_validator  # type: ignore[import-not-found, unused-ignore]
 
-from cliff_core import CliffConfig, ConfigError, decision
+from cliff_core import CliffConfig, ConfigError, decision, prices
 from cliff_core.block import OPENING
 from cliff_core.config import OPTIONS
 from cliff_core.content import Directive, Message, Turn
-from cliff_core.decision import LIMIT_SHARE, Cut
+from cliff_core.decision import Cut, Grown
 from cliff_core.tokens import Calibration, vocabulary
 from cliff_openhands import events as its
 from cliff_openhands.failure import place
@@ -161,7 +161,7 @@ class Look:
     """One view, measured: a pure function of its events, the options and the model's recorded usage."""
 
     def __init__(self, events: Sequence[Any], config: CliffConfig, llm: Any = None) -> None:
-        self.config = config
+        self.config = config = prices.priced(config, getattr(llm, "model", None))
         self.given = list(events)
         self.events = enforced(events)
         """What a reload would keep: live and reloaded view decide alike."""
@@ -171,9 +171,10 @@ class Look:
         self.fixed = sum(its.size(e) for i, e in enumerate(self.events) if i < self.head or its.stays(e))
         self.estimate = sum(map(its.size, self.events))
         self.corrected = self._calibration(llm).corrected
-        self.limit = _limit(llm)
+        self.limit = decision.window_limit(*window(llm))
         self.tokens = self.corrected(self.estimate)
-        self.threshold = decision.effective_threshold(config, self.corrected(self.fixed), self.limit)
+        self.grown = self._grown()
+        self.threshold = decision.effective_threshold(config, self.corrected(self.fixed), self.limit, self.grown)
 
     def condensation(self, forced: bool) -> tuple[Any, dict[str, Any]] | None:
         """The condensation and its record, or None where the view stays as it is."""
@@ -194,8 +195,9 @@ class Look:
                 legal=legal,
                 limit=self.limit,
                 rejected=self.tokens if forced else None,
+                growth=self.grown,
                 corrected=self.corrected,
-                carried_paths=earlier.paths,
+                carried_names=earlier.names,
             )
             if cut is None:
                 if not forced and len(self.steps) > 1 and not legal - {len(starts) - 1}:
@@ -219,24 +221,31 @@ class Look:
         config, conversation = self.config, self._conversation()
         _tell(
             conversation,
-            "cliff is on: threshold %d tokens, preset %s, tokenizer %s",
-            self.threshold,
+            "cliff is on: threshold %s, preset %s, tokenizer %s",
+            "auto" if config.auto else f"{self.threshold} tokens",
             config.preset_name,
             vocabulary().name,
             level=logging.INFO,
         )
-        if decision.effective_threshold(config, self.corrected(self.fixed)) > config.threshold_tokens:
+        least = decision.effective_threshold(config, self.corrected(self.fixed))
+        if not config.auto and least > config.first_threshold:
             _tell(
                 conversation,
                 "cliff: system prompt, tools, task and the user's messages have %d tokens: a threshold of %d is "
                 "raised to %d",
                 self.corrected(self.fixed),
-                config.threshold_tokens,
+                config.first_threshold,
                 self.threshold,
             )
 
     def _conversation(self) -> str:
         return self.events[0].id if self.events else ""
+
+    def _grown(self) -> Grown:
+        """What the steps in the view have grown by: those that a condensation forgot are not there to count."""
+        start = self.steps[0].start if self.steps else len(self.events)
+        tokens = sum(its.size(e) for e in self.events[start:] if not its.stays(e) and not its.is_block(e))
+        return Grown(len(self.steps), self.corrected(self.fixed + tokens) - self.corrected(self.fixed))
 
     def _lead(self, earlier: Previous) -> Turn:
         """What stands between the head and the first turn, and the words of people that the last block hands on."""
@@ -321,17 +330,6 @@ def _usages(llm: Any) -> dict[str, int]:
             twice.add(usage.response_id)
         found[usage.response_id] = usage.prompt_tokens
     return {response: tokens for response, tokens in found.items() if response and response not in twice}
-
-
-def _limit(llm: Any) -> int | None:
-    """Tokens that a prompt may have, so that T_eff stays at window - answer - 5 % (DESIGN.md section 4).
-
-    Some tables have the window for the answer: half of the window at most is kept free for it."""
-    size, answer = window(llm)
-    if size is None:
-        return None
-    room = size - min(answer or 0, size // 2) - 0.05 * size
-    return int(room / LIMIT_SHARE)
 
 
 _MARK_CHARS = len("xxxxxxxx-xxxx")

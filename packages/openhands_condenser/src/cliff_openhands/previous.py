@@ -1,7 +1,7 @@
 """What a block hands on to the next one, where the host has forgotten the turns behind it.
 
 A host that hands over only what is left of a history (OpenHands) has no other source of two things that must not
-go: the paths of the index and the words of people that stood inside results. They are read off the block, verbatim,
+go: the names of the index and the words of people that stood inside results. They are read off the block, verbatim,
 by its grammar (`cliff_core.block`)."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cliff_core.block import DIRECTIVES_OPENING, OPENING
 
 _PART = re.compile(
     # One text between tags; it cannot hold its own closing tag.
-    r"<(paths|thought|call|result|user|note)(-\d+|)((?: [a-z]+=\"[^\"]*\")*)(?:/>|>(.*?)</\1\2>)\n"
+    r"<(names|thought|call|result|user|note)(-\d+|)((?: [a-z]+=\"[^\"]*\")*)(?:/>|>(.*?)</\1\2>)\n"
     r"|<turn (\d+)>\n"
     rf"|({re.escape(DIRECTIVES_OPENING)})",
     re.DOTALL,
@@ -24,8 +24,8 @@ _PART = re.compile(
 class Previous:
     """Of the previous block."""
 
-    paths: tuple[str, ...] = ()
-    """Its path index, newest first."""
+    names: tuple[str, ...] = ()
+    """Its names index, in its order."""
     directives: tuple[str, ...] = ()
     """People's words, oldest first."""
     last_turn: int = 0
@@ -38,7 +38,7 @@ def previous(text: str) -> Previous:
     The text is read from its beginning, part by part, so that no excerpt can pass for a part."""
     if not text.startswith(OPENING):
         return Previous()
-    paths: list[str] = []
+    names: list[str] = []
     directives: list[str] = []
     last_turn = position = 0
     told = False
@@ -51,8 +51,8 @@ def previous(text: str) -> Previous:
             told = True
         elif turn:
             last_turn = int(turn)
-        elif tag == "paths" and body:
-            paths += body.strip("\n").split("\n")
+        elif tag == "names" and body:
+            names += body.strip("\n").split("\n")
         elif tag == "user" and told and body:
             directives.append(body)
-    return Previous(tuple(paths), tuple(directives), last_turn)
+    return Previous(tuple(names), tuple(directives), last_turn)

@@ -65,8 +65,8 @@ _TELLING = re.compile(
     # May have more tokens than bytes: what a provider fetches, or holds itself. (Within a text, quotes are escaped.)
     rb'"(?:image"|image_url"|input_image"|document"|file"|file_id"|input_file"|input_audio"|encrypted_content"'
     rb'|redacted_thinking"|cache_control"|compaction)|'
-    # A client's own compaction.
-    + b"|".join(re.escape(sentence.encode()) for sentence in formats.SUMMARIES)
+    # Letters that are escaped, which may be any of these. A client's own compaction.
+    rb"\\u00[2-7]|" + b"|".join(re.escape(sentence.encode()) for sentence in formats.SUMMARIES)
 )
 """Messages that have one of these are looked at."""
 
@@ -240,6 +240,9 @@ class Engine:
             if new > min(layout.room, AT_ONCE_BYTES):
                 return None
             read = self._read(call, earlier)
+            known = read.layout is not None and read.layout.envelope is not None
+            if not known and formats.fixed_key(read.form, read.body) not in self._fixed:
+                return None  # other tools, of which all tokens have to be counted
         except Exception:  # `prepare` says what is wrong with it
             return None
         return self._guarded(lambda: self._prepare(call, read))

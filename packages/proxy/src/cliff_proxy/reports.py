@@ -95,18 +95,25 @@ class Report:
             if not self.begun:
                 if event.startswith(_ACCEPTED):
                     self.begun = True
-                    self._unread.append(event)
+                    self._put_off(event)
                 else:
                     self._read(event)
             elif b"[DONE]" in event:
                 self._read(event)
             elif (found := _WORTH_READING.search(event)) is not None:
                 if found[1] is not None:
-                    self._unread.append(event)
+                    self._put_off(event)
                 else:
                     self._read(event)
         if self._splitter.lost:
             self._give_up()
+
+    def _put_off(self, event: bytes) -> None:
+        """An event that reports usage is read later: most streams have two. Of many the newest is kept, which includes
+        what earlier ones said; the first has what Anthropic reports of the prompt."""
+        if self._unread:
+            del self._unread[1:]
+        self._unread.append(event)
 
     def end(self) -> None:
         """The body is complete. Takes a few milliseconds for a long one that is no stream."""
@@ -170,7 +177,7 @@ class Report:
     @property
     def usage(self) -> Usage | None:
         """What was reported so far, added up; None if nothing was."""
-        for event in self._unread:
+        for event in self._unread:  # two at most
             value = _json(events.data(event))
             if isinstance(value, dict):
                 self._take_usage(value)

@@ -14,14 +14,16 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from cliff_core import CliffConfig, ConfigError
-from cliff_core.config import ENV_PREFIX, OPTIONS, OTHER_VARIABLES
+from cliff_core.config import ENV_PREFIX, OPTIONS, OTHER_VARIABLES, Threshold, read_threshold
 from cliff_proxy import places
 
 OPENAI = "https://api.openai.com"
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class Settings:
     """The options of a compaction."""
     threshold_given: bool = False
     """Whether a person chose `threshold_tokens`; else it is min(128 000, 0.6 x window) of each model."""
-    thresholds: dict[str, int] = field(default_factory=dict)
-    """Model (a glob) -> threshold in tokens, over `threshold_tokens`."""
+    thresholds: dict[str, Threshold] = field(default_factory=dict)
+    """Model (a glob) -> threshold in tokens or `auto`, over `threshold_tokens`."""
     windows: dict[str, int] = field(default_factory=dict)
     """Model (a glob) -> context window in tokens, over the built-in table."""
     shadow: bool = False
@@ -165,18 +167,22 @@ def _whole(least: int, most: int | None = None) -> Callable[[Any], int]:
     return read
 
 
-def _tokens_by_model(value: Any) -> dict[str, int]:
-    """A table, or text: GLOB=TOKENS, several with commas."""
-    if isinstance(value, str):
-        pairs = [pair.rpartition("=") for pair in value.split(",") if pair.strip()]
-        value = {model.strip(): tokens for model, _, tokens in pairs}
-    says = "tokens by model: a table in the file, `gpt-5*=64000,claude-haiku-*=48000` elsewhere"
-    if not isinstance(value, Mapping) or not all(value):
-        raise ValueError(says)
-    try:
-        return {str(model): _whole(1)(tokens) for model, tokens in value.items()}
-    except ValueError:
-        raise ValueError(says) from None
+def _by_model(read: Callable[[Any], Value], what: str, example: str) -> Callable[[Any], dict[str, Value]]:
+    """A table, or text: GLOB=VALUE, several with commas."""
+    says = f"{what} by model: a table in the file, `{example}` elsewhere"
+
+    def read_all(value: Any) -> dict[str, Value]:
+        if isinstance(value, str):
+            pairs = [pair.rpartition("=") for pair in value.split(",") if pair.strip()]
+            value = {model.strip(): tokens for model, _, tokens in pairs}
+        if not isinstance(value, Mapping) or not all(value):
+            raise ValueError(says)
+        try:
+            return {str(model): read(tokens) for model, tokens in value.items()}
+        except ValueError:
+            raise ValueError(says) from None
+
+    return read_all
 
 
 def _path(value: Any) -> Path | None:
@@ -192,8 +198,8 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "anthropic_upstream": _url,
     "openai_upstream": _url,
     "chatgpt_upstream": _url,
-    "thresholds": _tokens_by_model,
-    "windows": _tokens_by_model,
+    "thresholds": _by_model(read_threshold, 'tokens or "auto"', "gpt-5*=64000,claude-haiku-*=auto"),
+    "windows": _by_model(_whole(1), "tokens", "gpt-5*=400000,claude-haiku-*=200000"),
     "shadow": _bool,
     "token": _text,
     "record": _path,
@@ -211,7 +217,7 @@ HELP = {
     "anthropic_upstream": "Base URL of the Anthropic API, without /v1.",
     "openai_upstream": "Base URL of the OpenAI APIs, without /v1.",
     "chatgpt_upstream": "Base URL for Codex with a ChatGPT login.",
-    "thresholds": "Threshold by model: GLOB=TOKENS, several with commas.",
+    "thresholds": "Threshold by model: GLOB=TOKENS or GLOB=auto, several with commas.",
     "windows": "Context window by model: GLOB=TOKENS, several with commas.",
     "shadow": "Only observe: every request is sent as it came.",
     "record": "Record sessions in this folder, for `cliff replay` and `cliff show`.",

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import TypeVar
 
 from cliff_core import CliffConfig, decision, prices
+from cliff_core.config import Threshold
 from cliff_proxy.settings import Settings
+
+Value = TypeVar("Value")
 
 THRESHOLD_MOST = 128_000
 WINDOW_SHARE = 0.6
@@ -34,19 +38,21 @@ class Plan:
 
 def plan(settings: Settings, model: str, answer: int | None) -> Plan:
     """The threshold of a model, in this order: `thresholds`, a `threshold_tokens` that was given,
-    min(128 000, 0.6 x window). `answer`: tokens that the request asks for at most (`answer_class`).
+    min(128 000, 0.6 x window); for `auto` with the prices of the model. `answer`: tokens that the request asks for at
+    most (`answer_class`).
 
     The threshold is not lowered to the limit here: the core does it, and says so."""
     window, most = window_of(settings.windows, model)
-    chosen = matching(settings.thresholds, model)
+    chosen: Threshold | None = matching(settings.thresholds, model)
     if chosen is None and settings.threshold_given:
         chosen = settings.config.threshold_tokens
     if chosen is None:
-        chosen = min(THRESHOLD_MOST, math.floor(WINDOW_SHARE * (window or WINDOW_UNKNOWN)))
+        chosen = max(1, min(THRESHOLD_MOST, math.floor(WINDOW_SHARE * (window or WINDOW_UNKNOWN))))
     # The model's own figure first: some clients ask for another number of tokens at each request, and a session has
     # one plan.
     limit = decision.window_limit(window, most or answer)
-    return Plan(settings.config.replace(threshold_tokens=max(1, chosen)), limit)
+    config = settings.config.replace(threshold_tokens=chosen)
+    return Plan(prices.priced(config, model), limit)
 
 
 def answer_class(asked: int | None) -> int | None:
@@ -75,7 +81,7 @@ def price_of(model: str) -> prices.Price | None:
     return known.price if known is not None else None
 
 
-def matching(by_model: Mapping[str, int], model: str) -> int | None:
+def matching(by_model: Mapping[str, Value], model: str) -> Value | None:
     """The value of the first glob that a model's name matches; the exact name before all globs."""
     if model in by_model:
         return by_model[model]

@@ -5,30 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, get_type_hints
 
 from harbor.agents.terminus_2.terminus_2 import Terminus2, Terminus2Options
 from harbor.llms.base import ContextLengthExceededError, LLMResponse
 from harbor.llms.lite_llm import LiteLLM
 from harbor.models.trajectories import Step
-from pydantic import Field, create_model, field_validator, model_validator
+from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
 from cliff_core import CliffConfig, ConfigError
+from cliff_core.config import OPTIONS, read_threshold
 from cliff_core.overflow import rejection
 from cliff_terminus2.dialect import TerminusDialect
 from cliff_terminus2.options import NAMES, PREFIX, Options, Summarizer, check_names, read, window_facts
 from cliff_terminus2.session import Off, Session
 
-_CHOICES = {"preset": Literal["paper", "default"], "notes": Literal["all", "newest"]}
+
+def _threshold(value: Any) -> Any:
+    return None if value is None else read_threshold(value, PREFIX + "threshold_tokens")
 
 
 def _fields() -> dict[str, Any]:
     """Each option of the core as a field; None where it was not given."""
-    default = CliffConfig()
+    hints = get_type_hints(CliffConfig)
     found: dict[str, Any] = {}
-    for name, value in default.as_dict().items():
-        kind: Any = _CHOICES.get(name, type(value))
-        found[PREFIX + name] = (kind | None, Field(default=None, description=f"CliffCompaction's {name} ({value})."))
+    for name, value in CliffConfig().as_dict().items():
+        kind: Any = hints[OPTIONS[name]] | None
+        if name == "threshold_tokens":
+            kind = Annotated[kind, BeforeValidator(_threshold)]
+        found[PREFIX + name] = (kind, Field(default=None, description=f"CliffCompaction's {name} ({value})."))
     return found
 
 
@@ -79,7 +84,7 @@ class CliffTerminus2(Terminus2):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._conversation: Off | None = None
         super().__init__(*args, **kwargs)
-        self._options: Options = self.options.read()
+        self._options: Options = self.options.read().of_model(self.model_name)
 
     @staticmethod
     def name() -> str:

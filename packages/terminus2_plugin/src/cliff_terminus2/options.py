@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import math
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from cliff_core import CliffConfig, ConfigError, Fact
+from cliff_core import CliffConfig, ConfigError, Fact, prices
 from cliff_core.config import ENV_PREFIX, OPTIONS
-from cliff_core.decision import LIMIT_SHARE
+from cliff_core.decision import window_limit
 
 Summarizer = Literal["cliff", "native", "off"]
 """`native`: the host's own, untouched. `off`: neither; a prompt that is too long ends the task."""
@@ -32,6 +31,10 @@ class Options:
     config: CliffConfig
     source: str
     """Where the threshold was set: `option`, `environment` or `default`."""
+
+    def of_model(self, name: str | None) -> Options:
+        """With the prices of a model, where they matter (`prices.priced`)."""
+        return replace(self, config=prices.priced(self.config, name))
 
 
 def read(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Options:
@@ -71,12 +74,7 @@ def check_names(names: Iterable[str], known: Collection[str]) -> None:
 
 
 def window_facts(window: int | None, answer: int | None) -> list[Fact]:
-    """What is known of the model as facts for a compactor: they keep T_eff at most at window - answer - 5 %.
-
-    `window` and `answer` are the declared maxima of input and output, in tokens. An answer counts at most half of the
-    window: for some models litellm's table has the whole window there."""
-    if not isinstance(window, int) or window <= 0:
-        return []
-    answer = min(answer, window // 2) if isinstance(answer, int) and answer > 0 else 0
-    room = math.ceil((0.95 * window - answer) / LIMIT_SHARE)
-    return [{"at": 0, "kind": "limit", "value": room}] if room > 0 else []
+    """What is known of the model as facts for a compactor (`decision.window_limit`): `window` and `answer` are the
+    declared maxima of input and output, in tokens."""
+    limit = window_limit(window, answer)
+    return [] if limit is None else [{"at": 0, "kind": "limit", "value": limit}]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cliff_core import Cliff, Compactor, Fact, View, tokens
-from cliff_core.decision import LIMIT_SHARE, effective_threshold
+from cliff_core.decision import effective_threshold, room
 from cliff_terminus2.dialect import PART, Mark, Said, TerminusDialect
 from cliff_terminus2.options import Options
 
@@ -91,9 +90,9 @@ class Session(Off):
         self._window = min((fact["value"] for fact in facts if fact["kind"] == "limit"), default=None)
         self._threshold = effective_threshold(options.config, 0, self._window)
         logger.info(
-            "cliff is on: threshold %d tokens (%s), preset %s, tokenizer %s",
-            self._threshold,
-            self._source(),
+            "cliff is on: threshold %s (%s), preset %s, tokenizer %s",
+            "auto" if options.config.auto else f"{self._threshold} tokens",
+            options.source if options.config.auto else self._source(),
             options.config.preset_name,
             tokens.vocabulary().name,
         )
@@ -272,10 +271,12 @@ class Session(Off):
 
     def _source(self) -> str:
         """Where the threshold in force came from."""
-        asked = self.options.config.threshold_tokens
+        asked = self.options.config.first_threshold
         limit = min((fact["value"] for fact in self.compactor.facts if fact["kind"] == "limit"), default=None)
-        if limit is not None and self._threshold == math.floor(LIMIT_SHARE * limit) != asked:
+        if limit is not None and self._threshold == room(limit) != asked:
             return "window" if limit == self._window else "rejection"
+        if self.options.config.auto:
+            return "auto"
         return "raised" if self._threshold > asked else self.options.source
 
 

@@ -95,6 +95,7 @@ class CliffTerminus2(Terminus2):
                 raise SystemExit(f"error: cliff_terminus2: {error}") from error
             raise
         host = {name: value for name, value in kwargs.items() if name not in NAMES}
+        self._options = self._options.of_model(model_name)
         super().__init__(model_name=model_name, **host)
         if self._options.summarizer != "native":
             self._llm.__class__ = _Model

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from work import FINISH, TASK, THRESHOLD, assert_condensed, folder, steps
 
+from cliff_openhands.settings import INJECTOR, SERVER_KIND, SERVER_PREFIX
 from kit import ModelServer
 
 STEPS = 28
@@ -80,6 +81,28 @@ def test_a_conversation(server: httpx.Client, environment: dict[str, str], tmp_p
     states += list(Path(environment["OH_CONVERSATIONS_PATH"]).glob("**/base_state.json"))
     (condenser,) = [json.loads(path.read_text())["agent"]["condenser"] for path in states]
     assert (condenser["kind"], condenser["threshold_tokens"]) == ("CliffCondenser", THRESHOLD)
+
+
+READ = """
+from openhands.agent_server.env_parser import from_env
+from openhands.app_server.config import AppServerConfig
+read = from_env(AppServerConfig, "OH").app_conversation
+from openhands.sdk import LLM, Agent
+from cliff_openhands import CliffCondenser
+llm = LLM(model="openai/scripted", api_key="test", usage_id="agent")
+config = read._exchanged(Agent(llm=llm, tools=[], condenser=CliffCondenser())).condenser.config
+print("read", config.threshold_tokens, config.min_gain, config.pin_directives, config.cache_price_ratio)
+"""
+
+
+@pytest.mark.parametrize("threshold", ["auto", "16000"])
+def test_variables_are_read_as_the_options_that_they_are(programs: Any, tmp_path: Path, threshold: str) -> None:
+    options = {"THRESHOLD_TOKENS": threshold, "MIN_GAIN": "0.5", "PIN_DIRECTIVES": "false", "CACHE_PRICE_RATIO": "10"}
+    env = {SERVER_PREFIX + name: value for name, value in options.items()} | {SERVER_KIND: INJECTOR}
+    assert f"read {threshold} 0.5 False 10.0" in programs("-c", READ, cwd=tmp_path, env=env).output
+    wrong = programs("-c", READ, cwd=tmp_path, env=env | {SERVER_PREFIX + "THRESHOLD_TOKENS": "automatic"})
+    assert wrong.status != 0
+    assert """or "auto", not 'automatic'""" in wrong.output
 
 
 def test_a_mistaken_option(programs: Any, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from openhands.memory.condenser.impl.pipeline import CondenserPipeline
 from runs import OPENING
 
 from cliff_core import CliffConfig
+from cliff_core.decision import room
 from cliff_openhands.v0 import CliffCondenser, CliffCondenserConfig, events
 
 THRESHOLD = 8_000
@@ -199,12 +200,12 @@ def test_a_block_shows_the_turns_since_the_previous_cut() -> None:
     assert len(seen) > 20
 
 
-def test_the_path_index_goes_on() -> None:
+def test_the_names_index_goes_on() -> None:
     history = History()
     actions = run(history, condenser(), 40)
     assert len(actions) >= 3
     for path in ("file_1.py", "file_9.py"):
-        assert path in actions[-1].summary.split("</paths>")[0]
+        assert path in actions[-1].summary.split("</names>")[0]
 
 
 def test_the_same_after_a_restart() -> None:
@@ -236,7 +237,7 @@ def test_a_summary_of_another_condenser_goes() -> None:
         history.turn()
     history.add(CondensationAction(forgotten_event_ids=[2, 3, 4, 5], summary="Somebody's summary.", summary_offset=2))
     assert block_of(history.view) == "Somebody's summary."
-    (action, *_) = run(history, condenser(threshold_tokens=4_000), 6)
+    (action, *_) = run(history, condenser(threshold_tokens=4_000, min_gain=0.25), 6)
     assert not {2, 3, 4, 5} & set(action.forgotten)
     assert "<turn 3>" in action.summary
     assert "<turn 2>" not in action.summary
@@ -248,7 +249,7 @@ def test_inside_the_hosts_pipeline() -> None:
     history = History()
     actions = run(history, CondenserPipeline(condenser()), 40)
     assert len(actions) >= 3
-    assert "\nfile_1.py\n" in actions[-1].summary.split("</paths>")[0]
+    assert "\nfile_1.py\n" in actions[-1].summary.split("</names>")[0]
     assert len(actions) == len(run(History(), condenser(), 40))
 
 
@@ -332,13 +333,25 @@ def test_a_threshold_that_is_too_small_is_raised_and_said_once(logged: pytest.Lo
     assert 1 <= len(actions) <= 5  # not at each turn
 
 
+def test_a_threshold_that_follows_the_session(logged: pytest.LogCaptureFixture) -> None:
+    history = History()
+    actions = run(history, condenser(threshold_tokens="auto"), 60)
+    assert len(actions) >= 2
+    assert {entry.split("threshold ")[1].split()[0] for entry in logged.messages if entry.startswith("cliff ")} == {
+        "8000"
+    }
+    known = SimpleNamespace(model="claude-opus-4-5", max_message_chars=30_000)
+    ours = condenser(SimpleNamespace(config=known, vision_is_active=lambda: False), threshold_tokens="auto")
+    assert ours.config.cache_price_ratio == 12.5
+
+
 def test_the_window_bounds_the_threshold() -> None:
     known = SimpleNamespace(max_input_tokens=8_000, max_output_tokens=2_000, max_message_chars=30_000)
     llm = SimpleNamespace(config=known, vision_is_active=lambda: False)
     history = History()
     (action, *_) = run(history, condenser(llm, threshold_tokens=100_000), 12)
     ours = condenser(llm, threshold_tokens=100_000)
-    assert ours._limit() == int((0.95 * 8_000 - 2_000) / 0.95)
+    assert room(ours._limit()) == 8_000 - 2_000 - 400
     assert action.summary
 
 
@@ -393,4 +406,4 @@ def test_preset_paper() -> None:
     history = History()
     actions = run(history, condenser(preset="paper"), 30)
     assert actions
-    assert "<paths>" not in actions[0].summary
+    assert "<names>" not in actions[0].summary

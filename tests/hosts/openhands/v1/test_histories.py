@@ -118,7 +118,7 @@ def test_a_loop_with_thinking(every: bool, warnings: list[str]) -> None:
 def test_a_cut_snaps_outward(warnings: list[str]) -> None:
     """Three turns are wanted, but the newest five are one loop: all five stay."""
     ids = Ids()
-    play = Play(CliffCondenser(threshold_tokens=5_000))
+    play = Play(CliffCondenser(threshold_tokens=5_000, keep_turns=3, min_gain=0.25))
     play.begin(ids)
     for number in range(14):
         for event in told_events(Told("step", 150, ("observed",), thinking=number == 9), ids):

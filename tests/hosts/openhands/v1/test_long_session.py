@@ -103,8 +103,8 @@ def test_live_turns_are_verbatim(session: Any) -> None:
     for at, record in zip(checks.cliffs_of(requests), session.records, strict=True):
         before, after = (checks.stream(requests[n]) for n in (at - 2, at - 1))
         calls = [i for i, m in enumerate(requests[at - 1].messages) if m["role"] == "assistant"]
-        assert len(calls) == record["live_turns"] == 3
-        # All that both have at the end: two turns whole, and the call of the newest.
+        assert len(calls) == record["live_turns"] == 2
+        # All that both have at the end: a turn whole, and the call of the newest.
         live = checks.stream({**requests[at - 1].body, "tools": [], "messages": requests[at - 1].messages[calls[0] :]})
         assert after[-len(live) :] == live
         same = next(n for n in range(len(before)) if before[n:] == live[: len(before) - n])
@@ -152,9 +152,9 @@ def test_each_cliff_is_recorded_beside_the_events(session: Any) -> None:
     assert "task-marker" not in (session.kept / "cliff.jsonl").read_text()
 
 
-def test_paths_are_carried_on(session: Any) -> None:
+def test_names_are_carried_on(session: Any) -> None:
     """Paths of the turns before the last cut, then those of the index before, as far as there is room."""
-    indices = [re.search(r"<paths>\n(.*?)\n</paths>", e.summary, re.DOTALL) for e in session.condensations()]
+    indices = [re.search(r"<names>\n(.*?)\n</names>", e.summary, re.DOTALL) for e in session.condensations()]
     paths = [index.group(1).split("\n") if index else [] for index in indices]
     for before, now in pairwise(paths):
         assert len(now) == len(set(now))

@@ -12,27 +12,30 @@ import typer
 
 from cliff_core.batch import Plan
 from cliff_core.commands.said import warn
-from cliff_core.config import OPTIONS, CliffConfig, ConfigError
+from cliff_core.config import OPTIONS, CliffConfig, ConfigError, Threshold, read_threshold
 from cliff_core.ledger import Pricing, UnknownPriceError
 from cliff_core.policies import POLICIES, PolicyError, Settings
 from cliff_core.policies.authors import find_python
 
 OPTION_HELP = {
     "preset": "Defaults of the options below: `paper` is the published rule, `default` adds to it.",
-    "threshold_tokens": "Tokens of a whole request above which a cliff happens.",
+    "threshold_tokens": "Tokens of a whole request above which a cliff happens, or `auto`: what costs least.",
     "keep_turns": "Newest turns that stay as they are.",
     "result_max_chars": "Characters up to which a tool result is kept; longer ones are dropped.",
     "call_max_chars": "Characters of a tool call's signature.",
     "thought_max_chars": "First characters of a thought that are kept.",
-    "min_gain": "Share of the threshold that a cliff must leave free.",
+    "min_gain": "Share of the threshold, less what never goes, that a cliff must leave free.",
     "pin_directives": "Keep people's words through all cliffs.",
     "directives_max_chars": "Characters of their older words that are kept.",
     "notes": "Host text that is kept: `newest` of each kind, or `all`.",
-    "path_index_chars": "Characters of the list of paths that earlier calls named.",
+    "path_index_chars": "Characters of the list of names (paths, identifiers) that earlier calls had.",
     "error_chars": "First and last characters that are kept of a long error.",
     "merge_block": "Append the block to the last message of the head.",
+    "cache_price_ratio": "With `--threshold auto`: price of uncached input by that of cached input.",
 }
 ALIASES = {"threshold_tokens": ("--threshold",)}
+KINDS: dict[str, type] = {"threshold_tokens": str, "cache_price_ratio": float}
+"""Options whose default does not tell their type."""
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -156,13 +159,23 @@ def read_work(options: dict[str, Any]) -> tuple[int | None, Path | None, bool]:
     return jobs, store, bool(no_store)
 
 
+def _threshold(text: str) -> Threshold:
+    try:
+        return read_threshold(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def _flag(option: str, attribute: str) -> inspect.Parameter:
-    kind = type(getattr(CliffConfig(), attribute))
+    kind = KINDS.get(option) or type(getattr(CliffConfig(), attribute))
     name = "--" + option.replace("_", "-")
     names = [*ALIASES.get(option, ()), name]
     if kind is bool:
         names = [f"{name}/--no-{name[2:]}"]
-    info = typer.Option(*names, help=OPTION_HELP.get(option, ""), show_default=False)
+    reading: dict[str, Any] = {}
+    if option == "threshold_tokens":
+        reading = {"parser": _threshold, "metavar": "TOKENS|auto"}
+    info = typer.Option(*names, help=OPTION_HELP.get(option, ""), show_default=False, **reading)
     return inspect.Parameter(
         option,
         inspect.Parameter.KEYWORD_ONLY,

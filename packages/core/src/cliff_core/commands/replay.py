@@ -167,8 +167,10 @@ def _view(inputs: Inputs, session: traces.Session, plan: Plan, at: int) -> tuple
         inputs.failed(session.path, f"{session.path}: there is no request {at}: the session has {requests}")
         return None
     try:
-        limit = limit_of(plan.pricing.of(model_of(session))[2])
-        return view_at(session, CliffPolicy(plan.config), at, limit)
+        tariff, _, known = plan.pricing.of(model_of(session))
+        policy = CliffPolicy(plan.config)
+        policy.price_ratio = tariff.cache_price_ratio
+        return view_at(session, policy, at, limit_of(known))
     except Exception as error:
         inputs.failed(session.path, f"{session.path}: no view of request {at} ({_problem(error)})")
         return None

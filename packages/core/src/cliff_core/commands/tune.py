@@ -53,7 +53,8 @@ def command(
     """The threshold that costs least for sessions like the recorded ones, in closed form and by replay.
 
     `replay` is policy cliff at each threshold; `closed form` takes growth as even, and the size after a cliff from a
-    line through those of the replays. The least cost is not all: support says what is kept."""
+    line through those of the replays. `auto` is --threshold auto, which knows neither. The least cost is not all:
+    support says what is kept."""
     if options.pop("policy", None) is not None:
         raise typer.BadParameter("cliff tune replays policy cliff: it has no --policy")
     work = read_work(options)
@@ -95,14 +96,15 @@ def _json(tuning: Tuning, config: dict[str, Any]) -> dict[str, Any]:
         "best_closed": tuning.best_closed if tuning.sessions else None,
         "best_replayed": tuning.best_replayed if tuning.sessions else None,
         "full": _point(tuning.full),
+        "auto": _point(tuning.auto, closed=False),
         "thresholds": {str(threshold): _point(point) for threshold, point in tuning.points.items()},
         "config": config,
     }
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: Point, closed: bool = True) -> dict[str, Any]:
     return {
-        "cost_closed": round(point.closed, 6),
+        **({"cost_closed": round(point.closed, 6)} if closed else {}),
         "cost_replayed": round(point.replayed, 6),
         "cliffs": point.cliffs,
         "peak_tokens": point.peak_tokens,
@@ -129,13 +131,14 @@ def _print(tuning: Tuning, relative: bool) -> None:
     if out.width >= 72:
         table.add_column("cost by replay", no_wrap=True)
     base = tuning.full
-    rows = [(grouped(threshold), point) for threshold, point in tuning.points.items()] + [("full", base)]
+    rows = [(grouped(threshold), point) for threshold, point in tuning.points.items()]
+    rows += [("auto", tuning.auto), ("full", base)]
     most = max([point.replayed for _, point in rows] + [1e-12])
     for name, point in rows:
         share = point.support.share
         cells = [
             name,
-            _percent(point.closed, base.closed),
+            "–" if name == "auto" else _percent(point.closed, base.closed),
             _percent(point.replayed, base.replayed),
             grouped(point.cliffs),
             "–" if share is None else f"{share:.1%}",

@@ -10,12 +10,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from math import floor
 from pathlib import Path
 from typing import Any
 
 from cliff_core.config import CliffConfig
-from cliff_core.decision import LIMIT_SHARE
+from cliff_core.decision import room
 from cliff_core.ledger import Meter
 from cliff_core.policies.base import PolicyError, PolicyView, Settings
 from cliff_core.traces import Session
@@ -76,16 +75,16 @@ class Authors:
         self._session: Session
         self._meter: Meter
         self._open = False
-        self._threshold = config.threshold_tokens
+        self._threshold = config.first_threshold
         self._sent = 0
         self._known: dict[str, Any] = {}
         self._launch()
 
     def start(self, session: Session, meter: Meter, limit: int | None = None) -> None:
         self._session, self._meter = session, meter
-        self._threshold = self.config.threshold_tokens
+        self._threshold = self.config.first_threshold
         if limit is not None:
-            self._threshold = min(self._threshold, floor(LIMIT_SHARE * limit))
+            self._threshold = min(self._threshold, room(limit))
         self._open, self._sent, self._known = False, 0, {}
         if self._process is None or self._process.poll() is not None:  # it ended in an earlier session
             self.close()

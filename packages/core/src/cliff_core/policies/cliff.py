@@ -19,6 +19,9 @@ class CliffPolicy:
     meter's ratio and the fixed part already hold what can be learned from it, so that the threshold is
     in the same tokens as every other figure of a replay."""
 
+    price_ratio: float | None = None
+    """`cache_price_ratio` of the sessions to come, where the configuration has none."""
+
     name = "cliff"
     note = ""
 
@@ -28,7 +31,10 @@ class CliffPolicy:
 
     def start(self, session: Session, meter: Meter, limit: int | None = None) -> None:
         facts: list[Fact] = [] if limit is None else [{"at": 0, "kind": "limit", "value": limit}]
-        self._compactor = Compactor(meter.dialect, self.config, facts, meter.count_many)
+        config = self.config
+        if config.auto and config.cache_price_ratio is None:
+            config = config.replace(cache_price_ratio=self.price_ratio)
+        self._compactor = Compactor(meter.dialect, config, facts, meter.count_many)
 
     def view(self, history: Sequence[Any], fixed_tokens: int) -> PolicyView:
         view = self._compactor.view(history, fixed_tokens)

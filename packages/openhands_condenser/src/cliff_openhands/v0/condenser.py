@@ -19,7 +19,7 @@ from openhands.memory.condenser.condenser import Condensation, Condenser
 from openhands.memory.condenser.impl.conversation_window_condenser import ConversationWindowCondenser
 from openhands.memory.view import View
 
-from cliff_core import CliffConfig, decision, tokens
+from cliff_core import CliffConfig, decision, prices, tokens
 from cliff_core.block import MESSAGE_TOKENS, OPENING, BlockWriter, Draft
 from cliff_core.content import Turn
 from cliff_core.tokens import Calibration
@@ -35,7 +35,8 @@ class CliffCondenser(Condenser):
     def __init__(self, config: CliffConfig, llm: Any = None) -> None:
         """`llm`: the agent's, for the size of its window; None where it is not known."""
         super().__init__()
-        self.config = config
+        model = getattr(getattr(llm, "config", None), "model", None)
+        self.config = config = prices.priced(config, model if isinstance(model, str) else None)
         self._llm = llm
         self._history: Sequence[Any] | None = None
         self._told = False
@@ -47,8 +48,8 @@ class CliffCondenser(Condenser):
         llm = getattr(llm_registry, "service_to_llm", {}).get("agent")
         condenser = cls(config.options(), llm)
         logger.info(
-            "cliff is on: threshold %d tokens, preset %s, tokenizer %s",
-            condenser.config.threshold_tokens,
+            "cliff is on: threshold %s, preset %s, tokenizer %s",
+            "auto" if condenser.config.auto else f"{condenser.config.first_threshold} tokens",
             condenser.config.preset_name,
             tokens.vocabulary().name,
         )
@@ -90,7 +91,8 @@ class CliffCondenser(Condenser):
         if view.unhandled_condensation_request:
             rejected = corrected(fixed + block_tokens + sum(turn.tokens for turn in turns[since:]))
         limit = self._limit()
-        self._tell(decision.effective_threshold(self.config, corrected(fixed), limit))
+        grown = decision.Grown(len(turns), corrected(fixed + sum(turn.tokens for turn in turns)) - corrected(fixed))
+        self._tell(decision.effective_threshold(self.config, corrected(fixed), limit, grown))
         cut = decision.cliff(
             turns,
             self._writer.config,
@@ -100,8 +102,9 @@ class CliffCondenser(Condenser):
             limit=limit,
             rejected=rejected,
             corrected=corrected,
-            carried_paths=previous(block).paths if self._history is None else (),
+            carried_names=previous(block).names if self._history is None else (),
             writer=self._writer,
+            growth=grown,
         )
         if cut is None:
             if rejected is not None and not _asked_by_the_model(history):
@@ -134,12 +137,12 @@ class CliffCondenser(Condenser):
         return calibration
 
     def _tell(self, threshold: int) -> None:
-        if threshold > self.config.threshold_tokens and not self._told:
+        if not self.config.auto and threshold > self.config.first_threshold and not self._told:
             self._told = True
             logger.warning(
                 "cliff: threshold_tokens=%d is too small here: system prompt, tools, task and what people wrote leave "
                 "too little room; %d is used, the smallest that works",
-                self.config.threshold_tokens,
+                self.config.first_threshold,
                 threshold,
             )
 
@@ -178,15 +181,10 @@ class CliffCondenser(Condenser):
         return self._llm is not None and bool(self._llm.vision_is_active())
 
     def _limit(self) -> int | None:
-        """Tokens that a prompt may have: window less answer less 5 % of the window, before the decision's own 5 %.
-
-        As an answer at most half of the window is set aside: for some models the host has the window there."""
         known = getattr(self._llm, "config", None)
-        window, answer = getattr(known, "max_input_tokens", None), getattr(known, "max_output_tokens", None)
-        if not isinstance(window, int) or window <= 0:
-            return None
-        answer = min(answer, window // 2) if isinstance(answer, int) else 0
-        return int((0.95 * window - answer) / decision.LIMIT_SHARE)
+        return decision.window_limit(
+            getattr(known, "max_input_tokens", None), getattr(known, "max_output_tokens", None)
+        )
 
 
 class _Writer(BlockWriter):
@@ -196,8 +194,8 @@ class _Writer(BlockWriter):
         super().__init__(config, count)
         self._most_chars = most_chars
 
-    def draft(self, turns: Sequence[Turn], since: int, cut: int, carried_paths: Sequence[str] = ()) -> Draft:
-        draft = super().draft(turns, since, cut, carried_paths)
+    def draft(self, turns: Sequence[Turn], since: int, cut: int, carried_names: Sequence[str] = ()) -> Draft:
+        draft = super().draft(turns, since, cut, carried_names)
         if self._most_chars is None:
             return draft
         excerpts = list(draft.excerpts)
