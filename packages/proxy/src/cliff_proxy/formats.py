@@ -62,9 +62,7 @@ SUMMARY_CHARS = 2_000
 ARRAYS_MOST = 16
 """Places at which an array of messages is looked for."""
 
-_ARRAYS = {
-    form.messages: re.compile(rb'"%b"\s*:\s*(?=\[)' % form.messages.encode()) for form in FORMATS.values()
-}
+_ARRAYS = {form.messages: re.compile(rb'"%b"\s*:\s*(?=\[)' % form.messages.encode()) for form in FORMATS.values()}
 
 
 def arrays(name: str, data: bytes) -> Iterator[int]:
