@@ -119,7 +119,10 @@ def test_a_failed_import_is_told(dataset: Path, command_line: Any, tmp_path: Pat
     ("option", "message"),
     [
         ("model.cliff.treshold_tokens=9000", "unknown option 'treshold_tokens'; did you mean threshold_tokens?"),
-        ("model.cliff.threshold_tokens=many", "threshold_tokens must be a whole number of at least 1, not 'many'"),
+        (
+            "model.cliff.threshold_tokens=many",
+            """threshold_tokens must be a whole number of at least 1, or "auto", not 'many'""",
+        ),
         ("model.cliff.preset=papper", "preset must be one of default, paper, not 'papper'; did you mean 'paper'?"),
         ("model.cliff=9000", "model.cliff must be a mapping of options such as threshold_tokens, not 9000"),
     ],
