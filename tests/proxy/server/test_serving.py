@@ -580,6 +580,41 @@ async def test_a_client_that_goes_away(way: str, when: str) -> None:
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("sent", ["a body", "requests"])
+@in_a_loop
+async def test_a_client_that_goes_away_while_it_is_not_read(sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who works for it is told, although more is here than may wait."""
+    monkeypatch.setattr(serving, "SWEEP_SECONDS", 0.01)
+    begun, told = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            told.set()
+            raise
+
+    async with listening(answer) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        if sent == "a body":
+            writer.write(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % 2**24 + bytes(2**23))
+        else:
+            writer.write(b"GET / HTTP/1.1\r\n\r\n" * 1000)
+        await begun.wait()
+        (connection,) = server._connections
+        while not connection._paused:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)  # some sweeps
+        assert not told.is_set()
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        await told.wait()
+        await settled()
+        assert not server._connections
+
+
 @in_a_loop
 async def test_who_is_silent_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Is closed: without a request, in the middle of a head, in the middle of a body that is not wanted any more. Who

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import os
 import shutil
 import socket
 import ssl
@@ -575,6 +576,48 @@ async def test_half_a_reply(name: str, reset: bool) -> None:
         reply.close()
 
 
+WITH_MORE = {
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"{}garbage"),
+    "length, closes": (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n", b"{}garbage"),
+    "chunked": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n\r\nxx"),
+    "two replies": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"{}" + OK),
+    "the beginning of a reply": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"{}H"),
+}
+
+
+@pytest.mark.parametrize("then", ["silence", "fin", "rst"])
+@pytest.mark.parametrize("name", WITH_MORE)
+@in_a_loop
+async def test_a_reply_with_more_behind_it(name: str, then: str) -> None:
+    """Who waits for its end gets all of it, and the connection is not used again."""
+    head, rest = WITH_MORE[name]
+    more = asyncio.Event()
+    heads: list[bytes] = []
+
+    async def serve(peer: Peer) -> None:
+        heads.append((await peer.head())[0])
+        await peer.send(head)
+        await more.wait()
+        await peer.send(rest)
+        if then == "silence":
+            await peer.end()
+        else:
+            peer.close(reset=then == "rst")
+
+    async with serving(serve) as url, connecting() as connections:
+        for _ in range(2):
+            more.clear()
+            reply = await connections.send("GET", to(url), [], None)
+            reading = asyncio.ensure_future(whole(reply))
+            await asyncio.sleep(0)
+            more.set()
+            assert await reading == b"{}"
+            assert [place.idle for place in connections._places.values()] == [[]]
+        while connections._open:
+            await asyncio.sleep(0)
+    assert len(heads) == 2
+
+
 @in_a_loop
 async def test_a_reply_without_a_length_that_is_reset() -> None:
     """Its end would be the end of the connection: this is none."""
@@ -697,11 +740,16 @@ async def test_a_refusal_in_mid_upload(monkeypatch: pytest.MonkeyPatch, kind: st
             await ended.wait()
 
 
+@pytest.mark.parametrize("held", [2**12, 2**18])
 @pytest.mark.parametrize("size", [11, 60_000])
 @in_a_loop
-async def test_a_refusal_that_the_next_write_meets_before_the_next_read(size: int) -> None:
+async def test_a_refusal_that_the_next_write_meets_before_the_next_read(
+    size: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The upstream answers and resets while our loop is busy, and then we write first: the answer is there all the
-    same."""
+    same, even if it is more than is read at a time and may wait."""
+    monkeypatch.setattr(outgoing, "HELD", held)
+    monkeypatch.setattr(upstream, "READ_BYTES", held)
     listening = socket.create_server(("127.0.0.1", 0))
 
     async def upload() -> AsyncIterator[bytes]:
@@ -896,6 +944,31 @@ async def test_a_kept_connection_that_is_closed(method: str, reset: bool) -> Non
             while connections._open:
                 await asyncio.sleep(0)
     assert peers == 3
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"])
+@in_a_loop
+async def test_a_kept_connection_that_is_closed_while_the_loop_is_busy(said: bytes) -> None:
+    """Its end is here, but was not read yet: it is not used for a request that must not be sent twice."""
+    peers: list[Peer] = []
+
+    async def serve(peer: Peer) -> None:
+        peers.append(peer)
+        await peer.answer()
+        await peer.end()
+
+    async with serving(serve) as url, connecting() as connections:
+        assert await ask(connections, url, "POST", b"{}") == b"{}"
+        (connection,) = connections._open
+        theirs = peers[0].writer.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(theirs.fileno())) as own:  # without a turn of the loop
+            if said:
+                own.send(said)
+            own.shutdown(socket.SHUT_WR)
+        assert not connection.closing
+        assert await ask(connections, url, "POST", b"{}") == b"{}"
+        assert len(peers) == 2
+        await connections.close()
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST", "PATCH"])
@@ -1183,6 +1256,49 @@ async def test_tls_and_a_refusal_in_mid_upload(tls: ssl.SSLContext, size: int) -
     async with serving(serve, ssl=tls) as url, connecting() as connections:
         reply = await connections.send("POST", to(url), [], bytes(size))
         assert (reply.status, await whole(reply)) == (413, b"{error: 413")
+
+
+@pytest.mark.parametrize("piece", [1, 2**20])
+@in_a_loop
+async def test_tls_and_a_refusal_before_the_next_write(tls: ssl.SSLContext, piece: int) -> None:
+    """The upstream answers and resets while our loop is busy: the answer is read before we write, and then we write no
+    more."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(30)
+
+    def take() -> ssl.SSLSocket:
+        connected, _ = listening.accept()
+        connected.settimeout(30)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return tls.wrap_socket(connected, server_side=True)
+
+    asked = 0
+
+    async def upload() -> AsyncIterator[bytes]:
+        nonlocal asked
+        yield b"x"
+        connected = await taking
+        got = b""
+        while not got.endswith(b"\r\n1\r\nx\r\n"):
+            got += connected.recv(2**16)
+        connected.sendall(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+        deadline = time.monotonic() + 30
+        while unsent(connected) and time.monotonic() < deadline:
+            pass  # all of it is on our side
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connected.close()
+        while asked < 100:
+            asked += 1
+            yield bytes(piece)
+        await asyncio.Event().wait()
+
+    async with connecting() as connections:
+        taking = asyncio.ensure_future(asyncio.to_thread(take))
+        url = f"https://localhost:{listening.getsockname()[1]}"
+        reply = await connections.send("POST", to(url), [], upload())
+        assert (reply.status, await whole(reply)) == (413, b"{}")
+        assert asked == 1
+    listening.close()
 
 
 @in_a_loop

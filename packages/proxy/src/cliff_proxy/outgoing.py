@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, cast
@@ -29,12 +30,30 @@ HELD = 2**18
 PIECE = 2**18
 """Bytes of a body that are written in one go where a write costs time (TLS) or a copy."""
 
+RECORD = 2**14
+"""Bytes of a large body that are written with TLS before it is looked for an answer: those of one record."""
+
+TURNS = 10
+"""Of the loop, at most, in which it reads what such a look has found."""
+
 BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def writes_views(transport: asyncio.WriteTransport) -> bool:
     """Whether its `writelines` takes what it gets as it is. asyncio's own joins it all before 3.12."""
     return type(transport).writelines is not asyncio.WriteTransport.writelines
+
+
+def readable(transport: asyncio.BaseTransport) -> bool:
+    """Whether something came that was not read yet: bytes, the end, or an error."""
+    ours = transport.get_extra_info("socket")
+    if ours is None or ours.fileno() < 0:
+        return False
+    if hasattr(select, "poll"):  # which takes any number of a socket
+        looking = select.poll()
+        looking.register(ours, select.POLLIN)
+        return bool(looking.poll(0))
+    return bool(select.select([ours], [], [], 0)[0])
 
 
 class BrokenOff(Exception):  # noqa: N818 - an event, not a mistake
@@ -121,10 +140,10 @@ class Reply:
         self.size += len(data)
 
     def fail(self, error: Exception) -> None:
-        """The end will not come: what is here can be read, and then raises this."""
+        """Nothing more comes: what is here can be read, and what is not complete then raises this."""
         if not self.ended and self.error is None:
             self.error = error
-            self.wake()
+        self.wake()
 
     def wake(self) -> None:
         """Tells who reads."""
@@ -169,6 +188,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it is of no more use."""
         return self._transport.is_closing()
 
+    @property
+    def spoken_to(self) -> bool:
+        """Whether its end came, or what nobody asked for, although the loop has not seen it yet."""
+        return readable(self._transport)
+
     def secured(self, transport: asyncio.Transport) -> None:
         """What was asked so far had TLS as its answer: this transport."""
         self._transport, self._secure = transport, True
@@ -204,13 +228,8 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _send_sliced(self, head: bytes, body: memoryview) -> None:
         self._transport.write(head)
-        for start in range(0, len(body), PIECE):
-            if self._writable is not None:
-                await self._writable
-            if self.closing:
-                return
-            self._transport.write(body[start : start + PIECE])
-        self._upload = None
+        if await self._write(body):
+            self._upload = None
 
     async def _send_pieces(self, head: bytes, body: AsyncIterator[bytes], length: int | None) -> None:
         self._transport.write(head)
@@ -220,10 +239,9 @@ class Connection(asyncio.BufferedProtocol):
                 sent += len(piece)
                 if length is not None and sent > length:
                     raise BrokenOff("the body is longer than its Content-Length")
-                if self.closing:
+                data = piece if length is not None or not piece else b"%x\r\n%b\r\n" % (len(piece), piece)
+                if self.closing or not await self._write(memoryview(data)):
                     return
-                if piece:
-                    self._transport.write(piece if length is not None else b"%x\r\n%b\r\n" % (len(piece), piece))
                 if self._writable is not None:
                     await self._writable
             if length is not None and sent < length:
@@ -235,12 +253,37 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"0\r\n\r\n")
         self._upload = None
 
+    async def _write(self, data: memoryview) -> bool:
+        """Writes some of a large body as the upstream takes it; whether it wants more.
+
+        An upstream that refuses a body answers and closes, and where a write meets that before a read does, an answer
+        in TLS is lost (`_rescue` is for others). So what came is read before each write, and nothing is written after
+        a refusal.
+        """
+        size = RECORD if self._secure else PIECE
+        for start in range(0, len(data), size):
+            if self._writable is not None:
+                await self._writable
+            for _ in range(TURNS if self._secure else 0):
+                if self._paused or self.closing or not readable(self._transport):
+                    break
+                await asyncio.sleep(0)
+            if self.closing or self._refused():
+                return False
+            self._transport.write(data[start : start + size])
+        return True
+
+    def _refused(self) -> bool:
+        """Whether the rest of a body is not wanted (RFC 9112, 9.5)."""
+        reply = self._reply
+        return reply is not None and (reply.ended or (reply.status >= 400 and not self._keeps))
+
     # --- Its end -----------------------------------------------------------------------------------------
 
     def release(self, *, complete: bool) -> None:
         """The reply is not read any further: the connection is kept where nothing of the exchange is left on it."""
         left = not complete or self._upload is not None or self._transport.get_write_buffer_size()
-        if left or not self._keeps:
+        if left or not self._keeps or self.closing:
             self.drop()
             return
         self._asked = self._reply = None
@@ -256,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def fail(self, error: Exception) -> None:
-        """Breaks it off; who waits for the reply gets the error."""
+        """Breaks it off; who waits for the reply gets the error, or the reply where it is complete."""
         if self._reply is not None:
             self._reply.fail(error)
         elif self._asked is not None and not self._asked.done():

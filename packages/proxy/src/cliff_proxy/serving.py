@@ -14,6 +14,7 @@ import asyncio
 import json
 import math
 import os
+import select
 import socket
 import struct
 import sys
@@ -55,8 +56,8 @@ when we close."""
 LINGER_SECONDS = 10.0
 """For how long the rest of a request is taken after its answer, so that the client can read the answer first."""
 
-SWEEP_SECONDS = 10.0
-"""How often it is looked for connections whose time is over."""
+SWEEP_SECONDS = 1.0
+"""How often it is looked for connections whose time is over, or whose client is gone."""
 
 Handler = Callable[["Request"], Coroutine[Any, Any, None]]
 
@@ -582,6 +583,14 @@ class Connection(asyncio.Protocol):
         protocol.connection_made(transport)
         protocol.data_received(head + bytes(self._rest or b""))
 
+    def gone(self) -> bool:
+        """Whether the client is gone, where nothing is read that would tell. Windows does not say."""
+        if not self._paused or self._transport is None or self._transport.is_closing() or not hasattr(select, "poll"):
+            return False
+        looking = select.poll()
+        looking.register(self._transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
+        return bool(looking.poll(0))  # errors and hang-ups are always told
+
     def expire(self) -> None:
         """Its time is over."""
         if self._transport is not None:
@@ -623,11 +632,12 @@ class Server:
         self._connections.discard(connection)
 
     def _sweep(self) -> None:
-        """Closes connections whose time is over."""
+        """Closes connections whose time is over, or whose client is gone."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for connection in [connection for connection in self._connections if connection.deadline < now]:
-            connection.expire()
+        for connection in list(self._connections):
+            if connection.deadline < now or connection.gone():
+                connection.expire()
         self._sweeping = loop.call_later(SWEEP_SECONDS, self._sweep) if self._connections else None
 
     def close(self) -> None:

@@ -131,7 +131,7 @@ class Upstream:
             connection = place.idle.pop()
             if connection.closing:
                 continue
-            if connection.since > oldest:
+            if connection.since > oldest and not connection.spoken_to:
                 return connection
             connection.drop()
         return None
