@@ -182,7 +182,7 @@ def test_flags_reach_the_configuration(made):
         "--min-gain": 0.5,
         "--directives-max-chars": 8,
         "--notes": "newest",
-        "--names-index-chars": 9,
+        "--path-index-chars": 9,
         "--error-chars": 10,
         "--cache-price-ratio": 12.5,
     }
