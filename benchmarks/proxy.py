@@ -4,7 +4,8 @@
 
 Every process is on loopback: an upstream that answers at once, `cliffcompaction` 0.1.0, ours, and the clients. Sessions
 are in Anthropic's format and grow by a turn with each request, made of the source texts of Python's own library.
-Measured in turns (direct, theirs, ours, direct, …), so that a busy moment of the machine meets all three:
+Measured in turns, so that a busy moment of the machine meets all three, and in an order that is turned round at each
+step (what ran before has the processor's caches):
 
 * added time: the first byte of the reply, at the median, less that of a direct connection, with bodies of 64 KB, 512 KB
   and 4 MB. Both proxies have the same threshold; the first request of a session is not counted;
@@ -234,7 +235,7 @@ def added(ports: dict[str, int], size: str, steps: int, rounds: int) -> dict[str
         sent = [request(body) for body in bodies(size, steps, f"{size} {number}")]
         clients = {name: Client(port) for name, port in ports.items()}
         for step, one in enumerate(sent):
-            for name, client in clients.items():
+            for name, client in list(clients.items())[:: -1 if step % 2 else 1]:
                 seconds = client.ask(one)
                 if step:
                     found[name].append(seconds)

@@ -292,7 +292,7 @@ class Engine:
         plain, key = layout.plain
         if plain > end - at or quick_hash(whole[at : at + plain]) != key:
             plain = 0
-        if not continues(call.body, at, end) or _TELLING.search(call.body, at + plain, end):
+        if not continues(call.body, at + plain, end) or _TELLING.search(call.body, at + plain, end):
             return None
         layout.plain = end - at, quick_hash(whole[at:end])
         detail = f"session={last.session.account.id}; cliffs={last.session.account.sums.cliffs}"
