@@ -24,7 +24,7 @@ from proxy.engine.client import FIELD, Client, Provider, Step, engine, messages_
 APIS = ("chat", "anthropic", "responses")
 plain = cases(mishaps=False)
 apis = st.sampled_from(APIS)
-some = settings(max_examples=min(250, settings().max_examples))
+some = settings(max_examples=min(150, settings().max_examples))
 """An example is a whole session, of some tenth of a second."""
 few = settings(max_examples=max(20, some.max_examples // 4))
 """For properties that play several sessions several times."""
