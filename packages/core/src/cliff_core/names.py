@@ -43,12 +43,12 @@ def of_call(call: ToolCall) -> list[str]:
     are no part of one of these. `SCAN_CHARS` of each value are read."""
     found = dict.fromkeys(paths(call))
     whole = tuple(found)
-    for value in _texts(arguments_of(call), 0):
+    for value in leaves(arguments_of(call)):
         found.update(dict.fromkeys(name for name in names(value[:SCAN_CHARS]) if not any(name in p for p in whole)))
     return list(found)
 
 
-def _texts(value: Any, depth: int) -> Iterator[str]:
+def leaves(value: Any, depth: int = 0) -> Iterator[str]:
     """The texts in a value, at a bounded depth. Names of arguments are none."""
     if isinstance(value, str):
         yield value
@@ -58,4 +58,4 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
         elif not isinstance(value, (list, tuple)):
             return
         for item in value:
-            yield from _texts(item, depth + 1)
+            yield from leaves(item, depth + 1)

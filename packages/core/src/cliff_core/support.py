@@ -24,7 +24,7 @@ from typing import Any
 
 from cliff_core.content import Message, ToolCall, ToolResult
 from cliff_core.ledger import Meter, common
-from cliff_core.names import names
+from cliff_core.names import leaves, names
 from cliff_core.signature import signature
 from cliff_core.traces import Session
 from cliff_core.turns import head_end
@@ -173,19 +173,7 @@ def _object(arguments: Mapping[str, Any] | str) -> Any:
 
 def values(call: ToolCall) -> Iterator[str]:
     """The texts among a call's argument values, at any depth; names of arguments are none."""
-    return _leaves(_object(call.arguments), 0)
-
-
-def _leaves(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif depth < 20:
-        if isinstance(value, Mapping):
-            value = value.values()
-        elif not isinstance(value, (list, tuple)):
-            return
-        for item in value:
-            yield from _leaves(item, depth + 1)
+    return leaves(_object(call.arguments))
 
 
 def texts(message: Message) -> Iterator[str]:

@@ -146,7 +146,6 @@ class _Last:
     """See `Session.news`."""
     learned: int | None
     """Limit of the model."""
-    tokens: int
     rate: float
     """Tokens for each estimated one, 1 at least."""
     spare: int
@@ -380,7 +379,7 @@ class Engine:
             return None
         rate = max(1.0, view.tokens / max(1, view.estimate))
         dropped = view.full_tokens - view.tokens
-        return _Last(sent.session, sent.session.news, learned, view.tokens, rate, spare, dropped, splice)
+        return _Last(sent.session, sent.session.news, learned, rate, spare, dropped, splice)
 
     def _out(self, sent: _Sent, forced: bool = False) -> Prepared:
         """What goes out for a view."""
