@@ -302,6 +302,31 @@ async def test_trailers_without_end() -> None:
 
 
 @in_a_loop
+@pytest.mark.parametrize("before", [b"", b"GET /before HTTP/1.1\r\n\r\n"], ids=["first", "second"])
+async def test_a_body_that_came_before_it_was_asked_for(before: bytes) -> None:
+    """Reading stops at what may wait, and goes on once all of the body is wanted."""
+    release = asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        await release.wait()
+        await echo(request)
+
+    transport = Transport()
+    connection = Server(answer)()
+    connection.connection_made(transport)
+    connection.data_received(before + b"POST /large HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (2 * BUFFER))
+    connection.data_received(b"x" * (BUFFER + 1))
+    await settled()
+    assert not transport.reading
+    release.set()
+    await settled()
+    assert transport.reading
+    connection.data_received(b"x" * (BUFFER - 1))
+    await settled()
+    assert transport.written.endswith(b"/large " + b"x" * (2 * BUFFER))
+
+
+@in_a_loop
 async def test_requests_wait_for_the_one_before() -> None:
     """In order, and no more of them than a few are read."""
     release = asyncio.Event()

@@ -123,6 +123,7 @@ class Request:
         if self.content_length is not None and self.content_length > limit:
             return None
         self.allowed = limit
+        self._connection.look()  # reading may have stopped at what was allowed before
         while not self.complete and self.size <= limit:
             await self._more(limit)
         if self.size > limit:
