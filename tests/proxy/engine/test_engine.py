@@ -51,7 +51,7 @@ def session(api: str, turns: int, words: str = "the task") -> list[dict[str, Any
     return [task(api, words), *(m for n in range(turns) for m in turn(api, n))]
 
 
-def call(api: str, messages: list[Any], *, labels: dict[str, str] | None = None, **fields: Any) -> Call:
+def call(api: str, messages: list[Any], *, labels: dict[bytes, bytes] | None = None, **fields: Any) -> Call:
     data = body(api, [spelled(message, 0) for message in messages], **fields)
     return Call(api, data, fields.get("upstream", UPSTREAM), labels or {})  # type: ignore[arg-type]
 
@@ -77,7 +77,7 @@ def test_a_session_passes_until_its_threshold_and_is_a_view_from_then_on(api):
 def test_ids_of_clients_are_labels_only():
     """Two sessions under one id do not mix; one session under two ids is one."""
     running = engine(CONFIG)
-    labels = {"x-claude-code-session-id": "abc", "x-claude-code-agent-id": "def"}
+    labels = {b"x-claude-code-session-id": b"abc", b"x-claude-code-agent-id": b"def"}
     for size in (1, 3, 5, 7):
         for words in ("one task", "another task"):
             running.prepare(call("anthropic", session("anthropic", 3, words)[:size], labels=labels))
@@ -90,7 +90,7 @@ def test_ids_of_clients_are_labels_only():
     assert {one["label"] for one in running.status()["sessions"]} == {"abc/def", "from-metadata", "thread"}
 
 
-@pytest.mark.parametrize(("labels", "sessions"), [({"x-claude-code-session-id": "abc"}, 1), ({}, 2)])
+@pytest.mark.parametrize(("labels", "sessions"), [({b"x-claude-code-session-id": b"abc"}, 1), ({}, 2)])
 def test_tools_that_are_loaded_at_the_first_step_make_no_new_session_for_people(labels, sessions):
     """Claude Code after ToolSearch. Without a name it could as well be a sub-agent with the same head."""
     running = engine(CONFIG)

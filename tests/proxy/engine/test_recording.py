@@ -32,7 +32,7 @@ def test_a_recorded_session_is_read_again_whole(tmp_path):
     running = engine(CONFIG, record=folder)
     assert running.recording
     messages = session("anthropic", 6)
-    labels = {"x-claude-code-session-id": "../abc", "authorization": "Bearer secret", "x-api-key": "sk-secret"}
+    labels = {b"x-claude-code-session-id": b"../abc", b"authorization": b"Bearer secret", b"x-api-key": b"sk-secret"}
     for turns in range(6):
         asked = messages[: 2 * turns + 1]
         indent = call("anthropic", asked, labels=labels)

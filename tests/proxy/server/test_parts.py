@@ -44,7 +44,7 @@ TEXT = b"".join(b"line %d of a text\n" % n for n in range(5_000))
 )
 @pytest.mark.parametrize("size", [1, 7, 4096, 10**6])
 def test_decoding_piece_by_piece(names: list[str], packed: bytes, size: int) -> None:
-    decoding = Decoding(bodies.encodings(names))
+    decoding = Decoding(bodies.encodings(", ".join(names).encode()))
     found = b"".join(decoding.feed(packed[at : at + size]) for at in range(0, len(packed), size))
     assert found == TEXT
     assert decoding.complete()
@@ -219,21 +219,21 @@ AZURE = "/openai/deployments/d/chat/completions?api-version=1"
         ("/v1/complete", {}, None, f"{ANTHROPIC}/v1/complete"),
         ("/v1/completions", {}, None, f"{OPENAI}/v1/completions"),
         ("/v1/chat/completions", {}, "chat", f"{OPENAI}/v1/chat/completions"),
-        ("/chat/completions", {"x-api-key": "k"}, "chat", f"{OPENAI}/chat/completions"),
+        ("/chat/completions", {b"x-api-key": b"k"}, "chat", f"{OPENAI}/chat/completions"),
         (AZURE, {}, "chat", OPENAI + AZURE),
         ("/v1/responses", {}, "responses", f"{OPENAI}/v1/responses"),
         ("/v1/responses/compact", {}, "responses", f"{OPENAI}/v1/responses/compact"),
         ("/v1/responses/input_tokens", {}, None, f"{OPENAI}/v1/responses/input_tokens"),
         ("/v1/responses/r1/cancel", {}, None, f"{OPENAI}/v1/responses/r1/cancel"),
         ("/v1/models", {}, None, f"{OPENAI}/v1/models"),
-        ("/v1/models", {"anthropic-version": "1"}, None, f"{ANTHROPIC}/v1/models"),
-        ("/v1/files", {"x-api-key": "k"}, None, f"{ANTHROPIC}/v1/files"),
+        ("/v1/models", {b"anthropic-version": b"1"}, None, f"{ANTHROPIC}/v1/models"),
+        ("/v1/files", {b"x-api-key": b"k"}, None, f"{ANTHROPIC}/v1/files"),
         ("/", {}, None, f"{OPENAI}/"),
-        ("/v1/responses", {"chatgpt-account-id": "a"}, "responses", f"{CHATGPT}/responses"),
-        ("/responses", {"chatgpt-account-id": "a"}, "responses", f"{CHATGPT}/responses"),
+        ("/v1/responses", {b"chatgpt-account-id": b"a"}, "responses", f"{CHATGPT}/responses"),
+        ("/responses", {b"chatgpt-account-id": b"a"}, "responses", f"{CHATGPT}/responses"),
     ],
 )
-def test_routes(path: str, headers: dict[str, str], api: str | None, url: str) -> None:
+def test_routes(path: str, headers: dict[bytes, bytes], api: str | None, url: str) -> None:
     found = route("POST", path, headers, Settings())
     assert (found.api, found.url) == (api, url)
     assert found.compact is ("compact" in path)
@@ -242,7 +242,7 @@ def test_routes(path: str, headers: dict[str, str], api: str | None, url: str) -
 
 def test_a_gateway_gets_everything() -> None:
     settings = Settings(openai_upstream="https://gateway.example/openai/")
-    found = route("POST", "/v1/responses", {"chatgpt-account-id": "a"}, settings)
+    found = route("POST", "/v1/responses", {b"chatgpt-account-id": b"a"}, settings)
     assert found.url == "https://gateway.example/openai/v1/responses"
 
 

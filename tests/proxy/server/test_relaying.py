@@ -464,5 +464,5 @@ def test_labels_and_bypass(start_proxy: Any) -> None:
         for value in ("1", "true", "0", ""):
             wire.ask(proxy.port, post("/v1/messages", b"{}", f"X-Cliff-Bypass: {value}"))
     first, *others = proxy.engine.calls
-    assert first.labels["x-claude-code-session-id"] == "s1"
+    assert first.labels[b"x-claude-code-session-id"] == b"s1"
     assert [call.bypass for call in others] == [True, True, False, False]

@@ -628,7 +628,7 @@ async def test_a_client_that_goes_away_while_it_is_not_read(sent: str, monkeypat
             writer.write(b"GET / HTTP/1.1\r\n\r\n" * 1000)
         await begun.wait()
         (connection,) = server._connections
-        while not connection._paused:
+        while not connection.paused:
             await asyncio.sleep(0)
         await asyncio.sleep(0.05)  # some sweeps
         assert not told.is_set()

@@ -135,7 +135,7 @@ def test_what_the_engine_sees(start_proxy: Any, scripted_engine: Any) -> None:
     found = json.loads(second.body)
     assert found.keys() == {"model", "store", "input"}
     assert [item.get("role") for item in found["input"]] == ["user", "assistant", "user"]
-    assert first.labels["session-id"] == "s1"
+    assert first.labels[b"session-id"] == b"s1"
     assert [told for _, told in answers] == [Usage(50, 20, 0, 5)] * 2
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from cliff_proxy.headers import Values, text
 from cliff_proxy.settings import Settings
 
 TOKEN_HEADER = "x-cliff-token"
@@ -45,26 +45,26 @@ def check(settings: Settings) -> None:
         )
 
 
-def refusal(settings: Settings, headers: Mapping[str, str]) -> Refusal | None:
+def refusal(settings: Settings, values: Values) -> Refusal | None:
     """Why this request is refused; None if it is not.
 
     On loopback the `Host` must be a name of loopback: a web page whose name was made to point here (DNS rebinding)
     sends its own. Bound elsewhere, the names of this machine are not known, and the token is demanded.
     """
     if is_loopback(settings.host):
-        name = _name(headers.get("host", ""))
-        if len(name) <= MAX_NAME and is_loopback(name):
+        if _names_loopback(values.get(b"host", b"")):
             return None
         return Refusal(403, "this proxy answers to 127.0.0.1 and localhost only")
     # Compared in constant time; without a token nobody is served (`check` does not let it come to that).
-    given = headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
+    given = values.get(TOKEN_HEADER.encode(), b"")
     if settings.token and hmac.compare_digest(given, settings.token.encode()):
         return None
     return Refusal(401, f"this proxy wants its token in the header {TOKEN_HEADER}")
 
 
-def _name(host: str) -> str:
-    """A `Host` header without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+@lru_cache(64)
+def _names_loopback(host: bytes) -> bool:
+    """Whether a `Host` header has a name of this machine."""
+    named = text(host)
+    name = named.partition("]")[0] + "]" if named.startswith("[") else named.partition(":")[0]
+    return len(name) <= MAX_NAME and is_loopback(name)

@@ -119,9 +119,9 @@ _DECODERS: dict[str, Callable[[str], Decoder]] = {
 _ERRORS = (zlib.error, brotli.error, zstandard.ZstdError)
 
 
-def encodings(values: Iterable[str]) -> list[str]:
-    """The codings of `Content-Encoding` headers, in the order in which they were applied; none for `identity`."""
-    names = (name.strip().lower() for value in values for name in value.split(","))
+def encodings(value: bytes) -> list[str]:
+    """The codings of a `Content-Encoding` header, in the order in which they were applied; none for `identity`."""
+    names = (name.strip().lower() for name in value.decode("latin-1").split(","))
     return [name for name in names if name and name != "identity"]
 
 

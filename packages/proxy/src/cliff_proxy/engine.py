@@ -64,11 +64,22 @@ MORE_BYTES = 32_768
 _TELLING = re.compile(
     # May have more tokens than bytes: what a provider fetches, or holds itself. (Within a text, quotes are escaped.)
     rb'"(?:image"|image_url"|input_image"|document"|file"|file_id"|input_file"|input_audio"|encrypted_content"'
-    rb'|redacted_thinking"|cache_control"|compaction)|'
-    # Letters that are escaped, which may be any of these. A client's own compaction.
-    rb"\\u00[2-7]|" + b"|".join(re.escape(sentence.encode()) for sentence in formats.SUMMARIES)
+    rb'|redacted_thinking"|cache_control"|compaction)'
 )
-"""Messages that have one of these are looked at."""
+_ESCAPED = re.compile(rb"\\u00[2-7]")
+"""A letter that is escaped, which may be one of these."""
+
+_SUMMARIES = tuple(sentence.encode() for sentence in formats.SUMMARIES)
+
+
+def _tells(messages: bytes) -> bool:
+    """Whether messages have to be looked at: they may have more tokens than bytes, or be a client's own compaction."""
+    # One after the other: each search looks for a first letter, or a whole, which is much faster than one for any.
+    for sentence in _SUMMARIES:
+        if sentence in messages:
+            return True
+    return bool(_TELLING.search(messages) or _ESCAPED.search(messages))
+
 
 BYTES_A_TOKEN = 10
 """Bytes of a body for each of its tokens at most, for a rejection to say something of its model: images are large and
@@ -79,7 +90,7 @@ TOLERANCE = 50
 facts, whatever its length."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take several times as long to make
 class Call:
     """A request of a client to one of the three APIs."""
 
@@ -88,7 +99,7 @@ class Call:
     """Decoded: JSON text."""
     upstream: str
     """Base URL that it goes to: limits are learned for a model and an upstream."""
-    labels: Mapping[str, str] = field(default_factory=dict, repr=False)
+    labels: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
     """The client's headers, or of them its ids (names in lower case): for display only."""
     bypass: bool = False
     compact: bool = False
@@ -106,7 +117,7 @@ class Usage:
     output: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """What to send for a call."""
 
@@ -141,6 +152,10 @@ class _Last:
     """What was sent for a request far below its threshold. While messages are only added, nothing has to be decided:
     the next one gets the same with them behind it."""
 
+    end: int
+    """Bytes of the body up to the end of its last message."""
+    key: int
+    """Their hash."""
     session: Session
     news: int
     """See `Session.news`."""
@@ -153,11 +168,11 @@ class _Last:
     dropped: int
     """Tokens that the whole history would have had more."""
     splice: tuple[int, bytes, int] | None
-    """Bytes from the array's bracket to the end of the head; the block and what is pinned; bytes from the bracket to
-    the first live message. None: it was sent as it came."""
+    """Bytes to the end of the head; the block and what is pinned; bytes to the first live message. None: it was sent as
+    it came."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _More:
     """A request that only added to an earlier one (`Prepared.state`)."""
 
@@ -206,17 +221,14 @@ class Engine:
         self._reader = Reader(self._slices, self._sessions.layouts)
         self._accounts = Accounts()
         self._recorder = Recorder(settings.record) if settings.record is not None else None
+        self.recording = self._recorder is not None
+        """Whether `answered` wants the bytes of replies (`--record`)."""
         self._lock = threading.Lock()
         self._plans: OrderedDict[tuple[str, int | None], windows.Plan] = OrderedDict()
         self._fixed: OrderedDict[tuple[int, ...], tuple[bytes, int]] = OrderedDict()
         self._counts: dict[str, int] = {}
         self._limits: dict[bytes, tuple[str, int]] = {}
         """Learned ones that are in use, with the names of their models: for `status`."""
-
-    @property
-    def recording(self) -> bool:
-        """Whether `answered` wants the bytes of replies (`--record`)."""
-        return self._recorder is not None
 
     # --- one request -----------------------------------------------------------------------------------------
 
@@ -226,21 +238,22 @@ class Engine:
         if call.bypass:
             return None
         try:
-            earlier = self._reader.earlier(call.api, call.body)
-            if earlier is None:
-                return None
-            more = self._more(call, earlier)
+            at, known = self._reader.known(call.api, call.body)
+            more = self._more(call, known)
             if more is not None:
                 self._count(more.action)
                 return more
+            earlier = self._reader.earlier(call.api, call.body, at)
+            if earlier is None:
+                return None
             _, layout, group = earlier
             seen = layout.ends[-1] if group is layout.groups[-1] else group.end  # as far as sizes tell
             new = len(call.body) - earlier.at - layout.around.size - seen
             if new > min(layout.room, AT_ONCE_BYTES):
                 return None
             read = self._read(call, earlier)
-            known = read.layout is not None and read.layout.envelope is not None
-            if not known and formats.fixed_key(read.form, read.body) not in self._fixed:
+            same = read.layout is not None and read.layout.envelope is not None
+            if not same and formats.fixed_key(read.form, read.body) not in self._fixed:
                 return None  # other tools, of which all tokens have to be counted
         except Exception:  # `prepare` says what is wrong with it
             return None
@@ -256,9 +269,11 @@ class Engine:
         return prepared
 
     def _prepared(self, call: Call) -> Prepared:
-        earlier = self._reader.earlier(call.api, call.body)
-        more = self._more(call, earlier) if earlier is not None else None
-        return more or self._prepare(call, self._read(call, earlier))
+        at, known = self._reader.known(call.api, call.body)
+        more = self._more(call, known)
+        if more is not None:
+            return more
+        return self._prepare(call, self._read(call, self._reader.earlier(call.api, call.body, at)))
 
     def _read(self, call: Call, earlier: Earlier | None = None) -> Read:
         return self._reader.read(call.api, call.body, call.upstream, earlier)
@@ -273,34 +288,43 @@ class Engine:
         self._count(prepared.action)
         return prepared
 
-    def _more(self, call: Call, earlier: Earlier) -> Prepared | None:
-        """For a request that only adds to one of which it is known what was sent. None where something may have to be
-        decided or learned: then all is looked at."""
-        layout = earlier.layout
-        last: _Last | None = layout.last
-        if last is None or call.compact or not earlier.pure(call.body):
+    def _more(self, call: Call, known: Sequence[Layout]) -> Prepared | None:
+        """For a request that only adds to one of `known`, if it was noted what was sent for that. None where something
+        may have to be decided or learned: then all is looked at."""
+        if call.compact:
             return None
-        at, end, envelope = earlier.at + layout.ends[-1], len(call.body) - layout.around.size, layout.envelope
-        if end - at > MORE_BYTES or (end - at) * last.rate > last.spare or last.news != last.session.news:
+        body = call.body
+        for layout in reversed(known):
+            last: _Last | None = layout.last
+            if last is None:
+                continue
+            whole, at, end = memoryview(body), last.end, len(body) - layout.around.size
+            if end < at or quick_hash(whole[at - layout.tail_bytes : at]) != layout.tail:
+                continue
+            if quick_hash(whole[:at]) == last.key and quick_hash(whole[end:]) == layout.around.behind:
+                return self._added(call, layout, last, whole, at, end)
+        return None
+
+    def _added(self, call: Call, layout: Layout, last: _Last, whole: memoryview, at: int, end: int) -> Prepared | None:
+        """The same, where the messages that were added lie between `at` and `end`."""
+        size, body, envelope = end - at, call.body, layout.envelope
+        if size > MORE_BYTES or size * last.rate > last.spare or last.news != last.session.news:
             return None
         if envelope.upstream != call.upstream or self._store.limit(envelope.limits) != last.learned:
             return None
-        if layout.around.same(call.body, earlier.at) is None:
-            return None
-        whole = memoryview(call.body)
         plain, key = layout.plain
-        if plain > end - at or quick_hash(whole[at : at + plain]) != key:
+        if plain > size or quick_hash(whole[at : at + plain]) != key:
             plain = 0
-        if not continues(call.body, at + plain, end) or _TELLING.search(call.body, at + plain, end):
+        if not continues(body, at + plain, end) or _tells(body[at + plain : end]):
             return None
-        layout.plain = end - at, quick_hash(whole[at:end])
-        detail = f"session={last.session.account.id}; cliffs={last.session.account.sums.cliffs}"
+        layout.plain = size, quick_hash(whole[at:end])
+        account: Account = last.session.account
+        detail = f"session={account.id}; cliffs={account.sums.cliffs}"
         state = _More(call, last, envelope.limits)
         if last.splice is None:
             return Prepared(None, "pass", "", detail, state)
         head, middle, live = last.splice
-        data = b"".join((whole[: earlier.at + head], middle, whole[earlier.at + live :]))
-        return Prepared(data, "view", "", detail, state)
+        return Prepared(b"".join((whole[:head], middle, whole[live:])), "view", "", detail, state)
 
     @property
     def unwritten(self) -> bool:
@@ -377,9 +401,11 @@ class Engine:
         splice = written.splice(prepared.body) if prepared.body is not None else None
         if view.block is not None and splice is None:
             return None
+        end = sent.layout.around.at + sent.layout.ends[-1]
+        key = quick_hash(memoryview(sent.body.data)[:end])
         rate = max(1.0, view.tokens / max(1, view.estimate))
         dropped = view.full_tokens - view.tokens
-        return _Last(sent.session, sent.session.news, learned, rate, spare, dropped, splice)
+        return _Last(end, key, sent.session, sent.session.news, learned, rate, spare, dropped, splice)
 
     def _out(self, sent: _Sent, forced: bool = False) -> Prepared:
         """What goes out for a view."""

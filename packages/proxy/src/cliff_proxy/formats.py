@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cliff_core import tokens
 from cliff_core.content import Directive, Message, Note
 from cliff_core.dialects import parts
+from cliff_proxy.headers import text
 from cliff_proxy.layouts import quick_hash
 from cliff_proxy.slices import Body, canonical
 
@@ -59,20 +60,8 @@ SUMMARY_CHARS = 2_000
 """Where in the text of the last message such a sentence is looked for: its first and last characters."""
 
 
-ARRAYS_MOST = 16
-"""Places at which an array of messages is looked for."""
-
-_ARRAYS = {form.messages: re.compile(rb'"%b"\s*:\s*(?=\[)' % form.messages.encode()) for form in FORMATS.values()}
-
-
-def arrays(name: str, data: bytes) -> Iterator[int]:
-    """Where a field of messages may begin its array: schemas of tools can have fields of the same name."""
-    at = 0
-    for _ in range(ARRAYS_MOST):
-        found = _ARRAYS[name].search(data, at)
-        if found is None:
-            return
-        yield (at := found.end())
+ARRAYS = {api: re.compile(rb'"%b"\s*:\s*(?=\[)' % form.messages.encode()) for api, form in FORMATS.items()}
+"""Where a body's array of messages may begin."""
 
 
 def stateful(form: Format, body: Body) -> str | None:
@@ -133,13 +122,15 @@ def purpose(message: Message) -> Purpose:
     return "step"
 
 
-_LABELS = ("x-claude-code-session-id", "session-id", "session_id", "thread-id", "conversation_id", "x-session-id")
-_AGENTS = ("x-claude-code-agent-id",)
+_LABELS = (
+    *(b"x-claude-code-session-id", b"session-id", b"session_id", b"thread-id", b"conversation_id", b"x-session-id"),
+)
+_AGENTS = (b"x-claude-code-agent-id",)
 
 
-def label(labels: Mapping[str, str], body: Body) -> str:
+def label(labels: Mapping[bytes, bytes], body: Body) -> str:
     """The client's own id of a session, for display; empty where it sends none."""
-    found = next((labels[name] for name in _LABELS if labels.get(name)), "")
+    found = next((text(labels[name]) for name in _LABELS if labels.get(name)), "")
     if not found:
         user = body.value("metadata")
         said: Any = parts.string(user.get("user_id")) if parts.is_object(user) else ""
@@ -150,7 +141,7 @@ def label(labels: Mapping[str, str], body: Body) -> str:
         found = parts.string(said.get("session_id")) if parts.is_object(said) else ""
     if not found:
         found = parts.string(body.value("prompt_cache_key"))
-    agent = next((labels[name] for name in _AGENTS if labels.get(name)), "")
+    agent = next((text(labels[name]) for name in _AGENTS if labels.get(name)), "")
     return "/".join(filter(None, (_plain(found), _plain(agent))))
 
 

@@ -6,12 +6,13 @@ proxy belongs to the client, and servers that see one stop compressing their rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from multidict import CIMultiDict
+from collections.abc import Mapping, Sequence
 
 Fields = Sequence[tuple[bytes, bytes]]
 """Names and values as they came."""
+
+Values = Mapping[bytes, bytes]
+"""Values by name, in lower case, as `by_name` has them."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -30,40 +31,45 @@ _FORWARDED = HOP_BY_HOP | {b"host", b"expect"}
 _REPLACED = _FORWARDED | {b"content-length", b"content-encoding"}
 
 
-def to_upstream(fields: Fields, *, body_replaced: bool = False) -> list[tuple[bytes, bytes]]:
-    """The headers of a request as the upstream gets them.
+def to_upstream(fields: Fields, values: Values, *, body_replaced: bool = False) -> list[tuple[bytes, bytes]]:
+    """The headers of a request as the upstream gets them. `values`: the same `by_name`.
 
     Without `Host` (the upstream has its own), without `Expect` (the body is here already) and without ours. With
     `body_replaced` also without the length and the encoding of the body that came in.
     """
-    dropped = _with_named(_REPLACED if body_replaced else _FORWARDED, fields)
+    dropped = _REPLACED if body_replaced else _FORWARDED
+    if values.get(b"connection", b"close") not in _NAMES_NONE:
+        dropped = _with_named(dropped, values)
     return [field for field in fields if (name := field[0].lower()) not in dropped and not name.startswith(OWN_PREFIX)]
 
 
-def to_client(fields: Fields) -> list[tuple[bytes, bytes]]:
-    """The headers of a reply as the client gets them: length, encoding and each `Set-Cookie` as they came."""
-    dropped = _with_named(HOP_BY_HOP, fields)
+def to_client(fields: Fields, values: Values) -> list[tuple[bytes, bytes]]:
+    """The headers of a reply as the client gets them: length, encoding and each `Set-Cookie` as they came. `values`:
+    the same `by_name`."""
+    dropped = HOP_BY_HOP
+    if values.get(b"connection", b"close") not in _NAMES_NONE:
+        dropped = _with_named(dropped, values)
     return [field for field in fields if field[0].lower() not in dropped]
 
 
-def texts(fields: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
-    """Headers to look things up in."""
-    try:
-        return CIMultiDict([(name.decode("latin-1"), value.decode()) for name, value in fields])
-    except UnicodeDecodeError:
-        return CIMultiDict([(name.decode("latin-1"), _text(value)) for name, value in fields])
-
-
-def _with_named(dropped: frozenset[bytes], fields: Fields) -> frozenset[bytes]:
-    """Those, and the headers that `Connection` names."""
+def by_name(fields: Fields) -> dict[bytes, bytes]:
+    """Headers to look things up in; the values of one that stands there more than once are put together (RFC 9110,
+    5.3)."""
+    found: dict[bytes, bytes] = {}
     for name, value in fields:
-        if len(name) == 10 and name.lower() == b"connection" and value not in _NAMES_NONE:
-            dropped |= {option.strip().lower() for option in value.split(b",")}
-    return dropped
+        lower = name.lower()
+        found[lower] = value if lower not in found else b"%b, %b" % (found[lower], value)
+    return found
 
 
-def _text(value: bytes) -> str:
+def text(value: bytes) -> str:
+    """A value to be shown, or compared with one of ours."""
     try:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+def _with_named(dropped: frozenset[bytes], values: Values) -> frozenset[bytes]:
+    """Those, and the headers that `Connection` names."""
+    return dropped | {option.strip().lower() for option in values[b"connection"].split(b",")}

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
@@ -28,9 +29,8 @@ CANDIDATES = 8
 _SEED = int.from_bytes(os.urandom(8))
 
 
-def quick_hash(part: bytes | memoryview) -> int:
-    """Of some bytes, in this process: what leaves it, or decides what is sent, has a digest (`sessions.digest`)."""
-    return xxh3_64_intdigest(part, _SEED)
+quick_hash: Callable[[bytes | memoryview], int] = partial(xxh3_64_intdigest, seed=_SEED)
+"""Of some bytes, in this process: what leaves it, or decides what is sent, has a digest (`sessions.digest`)."""
 
 
 class Around(NamedTuple):
@@ -95,6 +95,7 @@ class Layout:
         "slices",
         "starts",
         "tail",
+        "tail_bytes",
         "unmarked",
     )
 
@@ -117,6 +118,7 @@ class Layout:
         their hash."""
         self.tail = 0
         """Hash of what stands behind the last whole group."""
+        self.tail_bytes = 0
         self.room = 0
         """Tokens up to the threshold of the view that was made of it."""
         self.unmarked = 0
@@ -135,11 +137,6 @@ class Layout:
             start, found = end, group
         return found
 
-    def ends_in(self, data: bytes, at: int) -> bool:
-        """Whether the array at `data[at]`, which has all groups of this one, has what stands behind them, too."""
-        end = at + self.ends[-1]
-        return end <= len(data) and quick_hash(memoryview(data)[at + self.groups[-1].end : end]) == self.tail
-
     def place(self, number: int) -> tuple[int, int]:
         """Where a message lies, in bytes from the array's bracket."""
         return self.starts[number], self.ends[number]
@@ -149,15 +146,17 @@ class Layouts:
     """The newest layout of each session. Can be used by several threads at once."""
 
     def __init__(self) -> None:
-        self._all: dict[int, list[Layout]] = {}
+        self._all: dict[int, tuple[Layout, ...]] = {}
         self._lock = threading.Lock()
+
+    def beginning_as(self, api: str, data: bytes, at: int) -> tuple[Layout, ...]:
+        """Those whose first bytes are those of the array at `data[at]`, the newest last."""
+        return self._all.get(hash((api, data[at : at + OPENING_BYTES])), ())
 
     def nearest(self, api: str, data: bytes, at: int) -> tuple[Layout, Group] | None:
         """The layout that has most in common with the array at `data[at]`, and up to where."""
-        with self._lock:
-            candidates = tuple(self._all.get(_opening(api, data, at), ()))
         best: tuple[Layout, Group] | None = None
-        for layout in reversed(candidates):
+        for layout in reversed(self.beginning_as(api, data, at)):
             found = layout.shared(data, at)
             if found is not None and (best is None or found.messages > best[1].messages):
                 best = layout, found
@@ -168,14 +167,14 @@ class Layouts:
     def replace(self, old: Layout | None, new: Layout | None) -> None:
         """Take a session's newer layout in place of the one before; None: there is none (any more)."""
         with self._lock:
-            if old is not None and (its := self._all.get(old.opening)) is not None and old in its:
-                its.remove(old)
-                if not its:
+            if old is not None and old.opening in self._all:
+                its = tuple(layout for layout in self._all[old.opening] if layout is not old)
+                if its:
+                    self._all[old.opening] = its
+                else:
                     del self._all[old.opening]
             if new is not None and new.groups:
-                its = self._all.setdefault(new.opening, [])
-                its.append(new)
-                del its[:-CANDIDATES]
+                self._all[new.opening] = (*self._all.get(new.opening, ()), new)[-CANDIDATES:]
 
 
 def made(
@@ -204,12 +203,9 @@ def made(
             groups.append(Group(len(ends), end - at, quick_hash(whole[done:end])))
             done = end
     found = Layout(slices, starts, ends, groups, around)
-    found.tail = quick_hash(whole[done : at + ends[-1]]) if ends else 0
+    if ends:
+        found.tail, found.tail_bytes = quick_hash(whole[done : at + ends[-1]]), at + ends[-1] - done
     if earlier is not None:
         found.unmarked = min(earlier[0].unmarked, earlier[1].end)
-    found.opening = _opening(api, data, at)
+    found.opening = hash((api, data[at : at + OPENING_BYTES]))
     return found
-
-
-def _opening(api: str, data: bytes, at: int) -> int:
-    return hash((api, data[at : at + OPENING_BYTES]))

@@ -11,13 +11,12 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, cast
 
 import httptools
 
-Fields = Sequence[tuple[bytes, bytes]]
-"""Header fields: order, spelling and duplicates as they came."""
+from cliff_proxy.headers import by_name
 
 Body = bytes | bytearray | memoryview | AsyncIterator[bytes] | None
 
@@ -44,16 +43,16 @@ def writes_views(transport: asyncio.WriteTransport) -> bool:
     return type(transport).writelines is not asyncio.WriteTransport.writelines
 
 
-def readable(transport: asyncio.BaseTransport) -> bool:
-    """Whether something came that was not read yet: bytes, the end, or an error."""
+def looking(transport: asyncio.BaseTransport) -> Callable[[], bool]:
+    """Tells whether something came that was not read yet: bytes, the end, or an error."""
     ours = transport.get_extra_info("socket")
     if ours is None or ours.fileno() < 0:
-        return False
+        return lambda: False
     if hasattr(select, "poll"):  # which takes any number of a socket
-        looking = select.poll()
-        looking.register(ours, select.POLLIN)
-        return bool(looking.poll(0))
-    return bool(select.select([ours], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(ours, select.POLLIN)
+        return lambda: bool(poll.poll(0))
+    return lambda: bool(select.select([ours], [], [], 0)[0])
 
 
 class BrokenOff(Exception):  # noqa: N818 - an event, not a mistake
@@ -64,8 +63,8 @@ class Reply:
     """An upstream's reply: its head, and its body as it comes."""
 
     __slots__ = (
-        *("content_length", "error", "ended", "fields", "reason", "size", "status"),
-        *("_by_name", "_connection", "_pieces", "_waiter"),
+        *("content_length", "error", "ended", "fields", "reason", "size", "status", "values"),
+        *("pieces", "_connection", "_waiter"),
     )
 
     def __init__(self, connection: Connection, status: int, reason: bytes, fields: list[tuple[bytes, bytes]]) -> None:
@@ -73,8 +72,8 @@ class Reply:
         self.reason = reason
         self.fields = fields
         """As they came."""
-        self._by_name = {name.lower(): value for name, value in reversed(fields)}
-        length = self._by_name.get(b"content-length")
+        self.values = values = by_name(fields)
+        length = values.get(b"content-length")
         self.content_length = int(length) if length is not None else None
         """What the field says, in reply to HEAD, too."""
         self.ended = False
@@ -83,45 +82,42 @@ class Reply:
         """Why the end will not come."""
         self.size = 0
         """Bytes that are pending."""
-        self._pieces: list[bytes] = []
+        self.pieces: list[bytes] = []
+        """They."""
         self._connection: Connection | None = connection
         self._waiter: asyncio.Future[None] | None = None
 
-    def get(self, name: bytes) -> bytes | None:
-        """The value of the first field of this name (in lower case)."""
-        return self._by_name.get(name)
-
-    def getall(self, name: bytes) -> list[bytes]:
-        """The values of all fields of this name (in lower case)."""
-        return [value for key, value in self.fields if key.lower() == name] if name in self._by_name else []
-
     def pending(self) -> bool:
         """Whether bytes of the body are here now."""
-        return bool(self._pieces)
+        return bool(self.pieces)
 
     def at_eof(self) -> bool:
         """Whether nothing is pending and nothing more will come."""
-        return self.ended and not self._pieces
+        return self.ended and not self.pieces
 
     async def read(self) -> bytes:
         """What is here, else what comes next; empty at the end. BrokenOff where the connection ended before that."""
-        if not self._pieces and not self.ended and self.error is None:
+        if not self.pieces and not self.ended and self.error is None:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        pieces = self._pieces
-        if pieces:
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            pieces.clear()
-            self.size = 0
-            if self._connection is not None:
-                self._connection.go_on()
-            return data
-        if self.error is not None:
+        if not self.pieces and self.error is not None:
             raise self.error
-        return b""
+        return self.take()
+
+    def take(self) -> bytes:
+        """What is here; empty where that is nothing."""
+        pieces = self.pieces
+        if not pieces:
+            return b""
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self.size = 0
+        if self._connection is not None:
+            self._connection.go_on()
+        return data
 
     def close(self) -> None:
         """At its end: the connection is kept for other requests. Before it: the connection is closed."""
@@ -133,11 +129,6 @@ class Reply:
         connection.release(complete=self.ended)
 
     # --- For the connection ----------------------------------------------------------------------------
-
-    def add(self, data: bytes) -> None:
-        """More of the body."""
-        self._pieces.append(data)
-        self.size += len(data)
 
     def fail(self, error: Exception) -> None:
         """Nothing more comes: what is here can be read, and what is not complete then raises this."""
@@ -178,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._writable: asyncio.Future[None] | None = None
         self._upload: asyncio.Task[None] | None = None
+        self._looking: Callable[[], bool] | None = None
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -188,10 +180,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it is of no more use."""
         return self._transport.is_closing()
 
-    @property
-    def spoken_to(self) -> bool:
-        """Whether its end came, or what nobody asked for, although the loop has not seen it yet."""
-        return readable(self._transport)
+    def readable(self) -> bool:
+        """Whether something came that the loop has not read yet: of one that nobody uses its end, or what nobody asked
+        for. Only for one that is not closing."""
+        if self._looking is None:
+            self._looking = looking(self._transport)
+        return self._looking()
 
     def secured(self, transport: asyncio.Transport) -> None:
         """What was asked so far had TLS as its answer: this transport."""
@@ -206,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         A body that comes in pieces is sent in chunks, or has to have the `length` that the head says. It may still go
         out when its reply is here.
         """
-        if self.closing:
+        if self._transport.is_closing():
             raise BrokenOff("it was closed at once")
         self._method = method
         self._asked = self._loop.create_future()
@@ -265,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._writable is not None:
                 await self._writable
             for _ in range(TURNS if self._secure else 0):
-                if self._paused or self.closing or not readable(self._transport):
+                if self._paused or self.closing or not self.readable():
                     break
                 await asyncio.sleep(0)
             if self.closing or self._refused():
@@ -418,9 +412,8 @@ class Connection(asyncio.BufferedProtocol):
             reply.ended = True
             self._parser = None  # it waits for a body
         else:
-            codings = reply.getall(b"transfer-encoding")
-            framed = reply.content_length is not None or (codings and codings[-1].lower().endswith(b"chunked"))
-            self._until_close = not framed
+            chunked = reply.values.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
+            self._until_close = reply.content_length is None and not chunked
         self._reply = reply
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(reply)
@@ -429,7 +422,8 @@ class Connection(asyncio.BufferedProtocol):
         assert self._reply is not None
         if self._reply.ended:
             raise ValueError("a body that nobody asked for")
-        self._reply.add(data)
+        self._reply.pieces.append(data)
+        self._reply.size += len(data)
 
     def on_message_complete(self) -> None:
         if self._reply is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from cliff_proxy import formats, layouts
@@ -11,6 +12,9 @@ from cliff_proxy.formats import FORMATS, Format
 from cliff_proxy.layouts import Around, Group, Layout, Layouts
 from cliff_proxy.sessions import Slice, Slices
 from cliff_proxy.slices import Body, Unsplittable, elements, split
+
+ARRAYS_MOST = 16
+"""Places at which the array of messages is looked for: schemas of tools can have fields of the same name."""
 
 
 class Earlier(NamedTuple):
@@ -21,10 +25,6 @@ class Earlier(NamedTuple):
     layout: Layout
     group: Group
     """The last one that both have."""
-
-    def pure(self, data: bytes) -> bool:
-        """Whether it has all messages of the earlier one, and the same around them."""
-        return self.group is self.layout.groups[-1] and self.layout.ends_in(data, self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,19 @@ class Reader:
         self._slices = slices
         self._known = known
 
-    def earlier(self, api: str, data: bytes) -> Earlier | None:
-        """The earlier body that has most in common with one."""
-        for at in formats.arrays(FORMATS[api].messages, data):
-            found = self._known.nearest(api, data, at)
-            if found is not None:
-                return Earlier(at, *found)
-        return None
+    def known(self, api: str, data: bytes) -> tuple[int, tuple[Layout, ...]]:
+        """Where a body's array of messages begins, and the earlier bodies that may begin with the same messages, the
+        newest last; none where there are none."""
+        for found in islice(formats.ARRAYS[api].finditer(data), ARRAYS_MOST):
+            at = found.end()
+            if known := self._known.beginning_as(api, data, at):
+                return at, known
+        return 0, ()
+
+    def earlier(self, api: str, data: bytes, at: int) -> Earlier | None:
+        """The earlier body that has most in common with one whose messages begin at `at`."""
+        found = self._known.nearest(api, data, at)
+        return Earlier(at, *found) if found is not None else None
 
     def read(self, api: str, data: bytes, upstream: str, earlier: Earlier | None) -> Read:
         """A body. Raises `Unsplittable`."""

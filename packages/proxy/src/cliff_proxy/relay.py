@@ -40,6 +40,8 @@ second is needed only where the upstream did not say what it takes."""
 
 ACTION = b"x-cliff"
 
+_AS_THEY_CAME = frozenset({"bypass", "shadow", "failed"})
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -50,8 +52,12 @@ class Exchange:
     body: bytes
     """As it came."""
     prepared: Prepared
+    received: int
+    """Bytes of it."""
     size: int = 0
     """Bytes that were sent."""
+    counted: bool = False
+    """The request was, for our metrics: only when the first bytes of its reply are on their way."""
 
 
 class Relay:
@@ -109,7 +115,8 @@ class Relay:
         """The request as its body comes."""
         self.metrics.add("requests_total", api=route.api or "other", action="failed" if action else "pass")
         upload = request.pieces() if request.has_body else None
-        reply = await self.upstream.send(request.method, route, headers.to_upstream(request.fields), upload)
+        sent = headers.to_upstream(request.fields, request.values)
+        reply = await self.upstream.send(request.method, route, sent, upload)
         try:
             self._begin(request, reply, action)
             self._count(route, reply)
@@ -143,22 +150,33 @@ class Relay:
             self.work.failed(why)
             await self._pass(request, route, action=f"failed; {why}")
         else:
-            self.tell()
-            prepared = await self.work.prepare(request.headers, route, body, route.api or "chat")
-            exchange = Exchange(request, route, body, prepared)
+            if self._untold:
+                self.tell()
+            prepared = await self.work.prepare(request.values, route, body, route.api or "chat")
+            exchange = Exchange(request, route, body, prepared, len(body))
             del body, prepared  # nothing else holds them for the time of a stream
-            await self._exchange(exchange)
+            try:
+                await self._exchange(exchange)
+            finally:
+                self._count_request(exchange)
 
     async def _exchange(self, exchange: Exchange) -> None:
         """Sends the request, again while it is refused as too long and there is something left to drop."""
         api = str(exchange.route.api)
         for replay in range(self.replays + 1):
-            reply = await self._send_prepared(exchange)
+            request, prepared = exchange.request, exchange.prepared
+            replaced = prepared.body is not None
+            data = exchange.body if prepared.body is None else prepared.body
+            exchange.size = len(data)
+            sent = headers.to_upstream(request.fields, request.values, body_replaced=replaced)
+            reply = await self.upstream.send(request.method, exchange.route, sent, data)
+            del data, prepared  # nothing else holds them for the time of a stream
             try:
                 report = self._report(exchange.route, reply)
-                may_replay = replay < self.replays and exchange.prepared.action not in {"bypass", "shadow", "failed"}
+                may_replay = replay < self.replays and exchange.prepared.action not in _AS_THEY_CAME
                 opening, rejection = await self._opening(reply, report, may_replay)
                 if rejection is not None:
+                    self._count_request(exchange)
                     self.metrics.add("rejections_total", api=api)
                     shorter = await self.work.shorter(exchange.prepared, rejection)
                     if shorter is not None:
@@ -171,46 +189,38 @@ class Relay:
             finally:
                 reply.close()
 
-    async def _send_prepared(self, exchange: Exchange) -> Reply:
-        request, prepared = exchange.request, exchange.prepared
-        data = exchange.body if prepared.body is None else prepared.body
-        sent = headers.to_upstream(request.fields, body_replaced=prepared.body is not None)
-        exchange.size = len(data)
-        return await self.upstream.send(request.method, exchange.route, sent, data)
-
     def _report(self, route: Route, reply: Reply) -> Report:
-        coded = reply.getall(b"content-encoding")
-        codings = bodies.encodings(value.decode("latin-1") for value in coded) if coded else ()
-        kind = (reply.get(b"content-type") or b"").decode("latin-1")
+        coded = reply.values.get(b"content-encoding")
+        codings = bodies.encodings(coded) if coded is not None else ()
+        kind = (reply.values.get(b"content-type") or b"").decode("latin-1")
         return Report(route.api or "chat", kind, codings, self.work.engine.recording)
 
     async def _opening(self, reply: Reply, report: Report, may_replay: bool) -> tuple[bytes, Rejection | None]:
         """What has to be seen of a reply before the client may see it, and what it says of the prompt's length."""
-        held: list[bytes] = []
         failed = reply.status >= 400
         if not may_replay or (not failed and report.begun):
             return b"", None
+        first = reply.take()
+        if first and not failed and report.taken(first):
+            return first, None  # nearly always
+        held: list[bytes] = []
         size = 0
 
-        async def seen() -> bool:
-            """Reads on; whether enough was seen."""
+        def enough(data: bytes) -> bool:
+            """Whether enough was seen with these."""
             nonlocal size
-            data = await reply.read()
             held.append(data)
-            if not failed and len(held) == 1 and report.taken(data):
+            if not size and not failed and report.taken(data):
                 return True
-            report.feed(data)
             size += len(data)
+            report.feed(data)
             decided = report.begun or report.rejection is not None
-            return not data or (decided and not failed) or size > errors.MAX_ERROR
+            return (decided and not failed) or size > errors.MAX_ERROR
 
         try:
-            enough = False
-            while not enough and reply.pending():
-                enough = await seen()
-            if not enough:
+            if not first or not enough(first):
                 async with asyncio.timeout(self.hold_seconds):
-                    while not await seen():
+                    while (data := await reply.read()) and not enough(data):
                         pass
         except (TimeoutError, BrokenOff):
             return b"".join(held), None  # whatever it is, it goes on in front of the client
@@ -240,6 +250,7 @@ class Relay:
                     report.catch_up() if seen else report.feed(data)
                 if not counted:
                     counted = True
+                    self._count_request(exchange)
                     self._count(exchange.route, reply)
                     self.metrics.add("sent_bytes_total", exchange.size, api=str(exchange.route.api))
                 if left is not None:
@@ -267,14 +278,19 @@ class Relay:
         while self._untold:
             self.work.tell(*self._untold.popleft())
 
+    def _count_request(self, exchange: Exchange) -> None:
+        if not exchange.counted:
+            exchange.counted = True
+            self.work.count(str(exchange.route.api), exchange.prepared, exchange.received)
+
     def _count(self, route: Route, reply: Reply) -> None:
         self.metrics.add("responses_total", api=route.api or "other", status=str(reply.status))
 
     def _begin(self, request: Request, reply: Reply, action: str | None, opening: bytes = b"") -> None:
         """The head with the upstream's status and headers, sent at once unless bytes of the body go with it."""
-        kept = headers.to_client(reply.fields)
+        kept = headers.to_client(reply.fields, reply.values)
         if action is not None:
-            if reply.get(ACTION) is not None:
+            if reply.values.get(ACTION) is not None:
                 kept = [field for field in kept if field[0].lower() != ACTION]
             kept.append((ACTION, action.encode()))
         request.begin(reply.status, reply.reason, kept)
@@ -284,7 +300,7 @@ class Relay:
 
 def _said(prepared: Prepared) -> str:
     """For the response header `x-cliff`."""
-    text = "; ".join(part for part in (prepared.action, prepared.detail, prepared.note) if part)
+    text = "; ".join(filter(None, (prepared.action, prepared.detail, prepared.note)))
     if not (text.isascii() and text.isprintable()):
         text = "".join(letter if " " <= letter <= "~" else "?" for letter in text)
     return text[:500]

@@ -52,15 +52,19 @@ class Report:
         self._glanced_at = b""
         self._unread: list[bytes] = []
         """Events that report usage."""
-        self._splitter = events.Splitter(MAX_COPY)
+        self._splitter: events.Splitter | None = None
         self._kept: bytearray | None = bytearray() if keep else None
         self._whole: bytearray | None = bytearray() if not self.streams else None
-        self._decoding: Decoding | None
-        try:
-            self._decoding = Decoding(codings)
-        except CannotDecode:
-            self._decoding = None
-        self.begun = not self.streams or self._decoding is None
+        self._decoding: Decoding | None = None
+        """None: nothing is decoded."""
+        self._lost = False
+        """Nothing more is read."""
+        if codings:
+            try:
+                self._decoding = Decoding(codings)
+            except CannotDecode:
+                self._lost = True
+        self.begun = not self.streams or self._lost
 
     def taken(self, data: bytes) -> bool:
         """Whether the first bytes of the body say at a glance that the prompt was taken; `catch_up` reads them."""
@@ -77,13 +81,14 @@ class Report:
 
     def feed(self, data: bytes) -> None:
         """The next bytes of the body, as they came."""
-        if self._decoding is None:
+        if self._lost:
             return
-        try:
-            data = self._decoding.feed(data)
-        except CannotDecode:
-            self._give_up()
-            return
+        if self._decoding is not None:
+            try:
+                data = self._decoding.feed(data)
+            except CannotDecode:
+                self._give_up()
+                return
         if self._kept is not None:
             self._kept += data
         if self._whole is not None:
@@ -91,6 +96,8 @@ class Report:
             if len(self._whole) > MAX_COPY:
                 self._give_up()
             return
+        if self._splitter is None:
+            self._splitter = events.Splitter(MAX_COPY)
         for event in self._splitter.feed(data):
             if not self.begun:
                 if event.startswith(_ACCEPTED):
@@ -122,7 +129,7 @@ class Report:
             self._whole = None
             if isinstance(value, dict):
                 self._take_usage(value)
-        elif self.streams and self._decoding is not None and (event := self._splitter.last()):
+        elif self._splitter is not None and not self._lost and (event := self._splitter.last()):
             self._read(event)
 
     @property
@@ -141,7 +148,8 @@ class Report:
         return bytes(self._whole or b"")
 
     def _give_up(self) -> None:
-        self.begun, self._decoding, self._whole, self._kept = True, None, None, None
+        self.begun = self._lost = True
+        self._whole = self._kept = None
 
     def _read(self, event: bytes) -> None:
         data = events.data(event)

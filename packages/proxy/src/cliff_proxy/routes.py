@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from cliff_proxy.engine import Api
+from cliff_proxy.headers import Values
 from cliff_proxy.settings import OPENAI, Settings
 
 OWN = "/_cliff/"
@@ -33,10 +33,10 @@ class Route:
         return self.upstream + self.target
 
 
-def route(method: str, raw_path: str, headers: Mapping[str, str], settings: Settings) -> Route:
+def route(method: str, raw_path: str, values: Values, settings: Settings) -> Route:
     """The route of a request. The path is not decoded: `%2F` stays what it is."""
-    anthropic = "anthropic-version" in headers or "x-api-key" in headers
-    chatgpt = settings.openai_upstream == OPENAI and "chatgpt-account-id" in headers
+    anthropic = b"anthropic-version" in values or b"x-api-key" in values
+    chatgpt = settings.openai_upstream == OPENAI and b"chatgpt-account-id" in values
     openai = settings.chatgpt_upstream if chatgpt else settings.openai_upstream
     return _route(method, raw_path, anthropic, chatgpt, settings.anthropic_upstream, openai)
 

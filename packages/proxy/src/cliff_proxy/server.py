@@ -109,9 +109,9 @@ class Proxy:
 
     async def _answer(self, request: Request) -> None:
         try:
-            target = origin_form(request.target)
-            where = route(request.method, target, request.headers, self.settings)
-            refused = access.refusal(self.settings, request.headers)
+            target = request.target if request.target.startswith("/") else origin_form(request.target)
+            where = route(request.method, target, request.values, self.settings)
+            refused = access.refusal(self.settings, request.values)
             if refused is not None and not (refused.status == 401 and target == OWN + "healthz"):
                 self.metrics.add("refusals_total")
                 request.refuse(refused.status, refused.message, where.provider)

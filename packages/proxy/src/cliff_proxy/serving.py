@@ -26,7 +26,6 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
-from multidict import CIMultiDict
 
 from cliff_proxy import headers
 from cliff_proxy.errors import shaped
@@ -74,7 +73,7 @@ class Request:
     """
 
     __slots__ = (
-        *("method", "target", "version", "fields", "headers", "content_length", "has_body", "keep_alive", "websocket"),
+        *("method", "target", "version", "fields", "values", "content_length", "has_body", "keep_alive", "websocket"),
         *("begun", "ended", "allowed", "size", "complete", "_connection", "_pieces", "_waiter", "_wanted", "_broken"),
         *("_expects", "_head", "_chunked", "_silent", "_framed"),
     )
@@ -88,10 +87,10 @@ class Request:
         self.version = version
         """`1.0` or `1.1`."""
         self.fields = fields
-        self.headers: CIMultiDict[str] = headers.texts(fields)
-        length = self.headers.get("content-length")
+        self.values = values = headers.by_name(fields)
+        length = values.get(b"content-length")
         self.content_length = None if length is None else int(length)
-        self.has_body = bool(self.content_length) or "transfer-encoding" in self.headers
+        self.has_body = bool(self.content_length) or b"transfer-encoding" in values
         self.keep_alive = keep_alive
         """Whether the connection can take another request after this one."""
         self.websocket = False
@@ -112,7 +111,7 @@ class Request:
         self._wanted = 0
         """It is done when more than so many bytes are here, or all."""
         self._broken = False
-        self._expects = self.has_body and version == "1.1" and self.headers.get("expect", "").lower() == "100-continue"
+        self._expects = self.has_body and version == "1.1" and values.get(b"expect", b"").lower() == b"100-continue"
         self._head = b""
         self._chunked = self._silent = self._framed = False
 
@@ -123,7 +122,8 @@ class Request:
         if self.content_length is not None and self.content_length > limit:
             return None
         self.allowed = limit
-        self._connection.look()  # reading may have stopped at what was allowed before
+        if self._connection.paused:  # at what was allowed before
+            self._connection.look()
         while not self.complete and self.size <= limit:
             await self._more(limit)
         if self.size > limit:
@@ -144,7 +144,8 @@ class Request:
 
     def _take(self) -> list[bytes]:
         taken, self._pieces, self.size = self._pieces, [], 0
-        self._connection.look()
+        if self._connection.paused:
+            self._connection.look()
         return taken
 
     async def _more(self, wanted: int) -> None:
@@ -168,13 +169,14 @@ class Request:
         self._expects = False
         self._pieces.append(data)
         self.size += len(data)
-        if self.size > self._wanted:
+        if self._waiter is not None and self.size > self._wanted:
             self._wake()
 
     def completed(self) -> None:
         """There is no more of it."""
         self.complete, self._expects = True, False
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def fail(self) -> None:
         """There is more of it, but it will not come."""
@@ -323,7 +325,8 @@ class Connection(asyncio.Protocol):
         """What follows a request for another protocol."""
         self._refusal: tuple[int, str] | None = None
         """Why nothing more is read: an answer after all others."""
-        self._paused = False
+        self.paused = False
+        """Reading is: more is here than may wait."""
 
     @property
     def ends(self) -> bool:
@@ -384,8 +387,8 @@ class Connection(asyncio.Protocol):
             or (newest is not None and newest.size > newest.allowed)
             or (self._rest is not None and len(self._rest) > BUFFER)
         )
-        if full is not self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = full
+        if full is not self.paused and self._transport is not None and not self._transport.is_closing():
+            self.paused = full
             if full:
                 self._transport.pause_reading()
             else:
@@ -394,8 +397,7 @@ class Connection(asyncio.Protocol):
     # --- Reading ----------------------------------------------------------------------------------------------
 
     def _parse(self, data: bytes) -> None:
-        if not self._stalled and self._current is None:
-            self.deadline = self._loop.time() + HEAD_SECONDS
+        begins = not self._stalled
         self._stalled += len(data)
         try:
             self._parser.feed_data(data)
@@ -403,6 +405,8 @@ class Connection(asyncio.Protocol):
             self._upgraded(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refusal = self._refusal or (400, "this is no request of HTTP/1.1 that can be read")
+        if begins and self._stalled and self._current is None:  # the head is not complete
+            self.deadline = self._loop.time() + HEAD_SECONDS
         if self._stalled > MAX_HEAD and self._refusal is None:
             self._refusal = (431, "the head of the request is too large")
         newest = self._newest
@@ -442,10 +446,10 @@ class Connection(asyncio.Protocol):
             self._refuse(431, f"more than {MAX_FIELDS} headers")
         method, target = parser.get_method().decode("ascii"), self._url.decode("utf-8", "surrogateescape")
         request = Request(self, method, target, version, self._fields, parser.should_keep_alive())
-        if request.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+        if request.values.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self._refuse(501, "of transfer codings, only chunked is known here")
         if parser.should_upgrade() and not request.has_body:
-            request.websocket = request.headers.get("upgrade", "").lower() == "websocket"
+            request.websocket = request.values.get(b"upgrade", b"").lower() == b"websocket"
         self._newest, self._within = request, True
         self._queue.append(request)
         self._url, self._fields, self._stalled = b"", [], 0
@@ -577,7 +581,7 @@ class Connection(asyncio.Protocol):
         transport, self._transport = self._transport, None
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
-        if self._paused:
+        if self.paused:
             transport.resume_reading()
         self.deadline = math.inf
         transport.set_protocol(protocol)
@@ -586,7 +590,7 @@ class Connection(asyncio.Protocol):
 
     def gone(self) -> bool:
         """Whether the client is gone, where nothing is read that would tell. Windows does not say."""
-        if not self._paused or self._transport is None or self._transport.is_closing() or not hasattr(select, "poll"):
+        if not self.paused or self._transport is None or self._transport.is_closing() or not hasattr(select, "poll"):
             return False
         looking = select.poll()
         looking.register(self._transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))

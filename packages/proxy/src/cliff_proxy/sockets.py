@@ -8,7 +8,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from cliff_proxy.outgoing import Fields
+from cliff_proxy.headers import Fields
 
 
 class Socket(aiohttp.ClientWebSocketResponse):

@@ -14,13 +14,14 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from aiohappyeyeballs import start_connection
 
 from cliff_proxy.access import is_loopback
-from cliff_proxy.outgoing import BYTES, Body, BrokenOff, Connection, Fields, Reply
+from cliff_proxy.headers import Fields
+from cliff_proxy.outgoing import BYTES, Body, BrokenOff, Connection, Reply
 from cliff_proxy.routes import Route
 
 if TYPE_CHECKING:
     from cliff_proxy.sockets import Socket, Sockets
 
-__all__ = ["BrokenOff", "Fields", "NotThere", "Reply", "Upstream", "origin"]
+__all__ = ["BrokenOff", "NotThere", "Reply", "Upstream", "origin"]
 
 CONNECT_SECONDS = 30.0
 """Within which an upstream has to take a connection, TLS included. Nothing else has a time limit: a model may think for
@@ -131,7 +132,7 @@ class Upstream:
             connection = place.idle.pop()
             if connection.closing:
                 continue
-            if connection.since > oldest and not connection.spoken_to:
+            if connection.since > oldest and not connection.readable():
                 return connection
             connection.drop()
         return None

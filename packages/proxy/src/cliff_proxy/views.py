@@ -68,8 +68,8 @@ class Written:
         return b"".join((head, b",", b",".join(middle), b",", tail))
 
     def splice(self, written: bytes) -> tuple[int, bytes, int] | None:
-        """Of a view that was written: bytes from the array's bracket to the end of the head; what stands between that
-        and the live messages; bytes from the bracket to those. None where it is not so simple."""
+        """Of a view that was written: bytes of the body to the end of the head; what stands between that and the live
+        messages; bytes of the body to those. None where it is not so simple."""
         view, layout = self.view, self.layout
         if view.block is None or not view.head or view.cut >= len(self.seen):
             return None
@@ -77,7 +77,8 @@ class Written:
         middle = written[len(head) : len(written) - len(tail)]
         if b"".join((head, middle, tail)) != written:
             return None
-        return layout.ends[view.head - 1], middle, layout.starts[view.cut]
+        at, _ = self.body.spans[self.name]
+        return at + layout.ends[view.head - 1], middle, at + layout.starts[view.cut]
 
     def _ends(self) -> tuple[memoryview, memoryview]:
         """The body up to the end of the head, and from the first live message on."""

@@ -93,8 +93,8 @@ class Bridges:
 
     async def serve(self, request: Request, route: Route) -> bool:
         """Serves a client's WebSocket until one side closes it; False where the upstream has none."""
-        sent = [field for field in headers.to_upstream(request.fields) if not _of_handshake(field[0])]
-        named = request.headers.get("sec-websocket-protocol", "")
+        sent = [field for field in headers.to_upstream(request.fields, request.values) if not _of_handshake(field[0])]
+        named = headers.text(request.values.get(b"sec-websocket-protocol", b""))
         protocols = [name.strip() for name in named.split(",") if name.strip()]
         try:
             upstream = await self._relay.upstream.websocket(route, sent, protocols)
@@ -126,9 +126,10 @@ class Bridges:
         try:
             chosen = (waiting.upstream.protocol,) if waiting.upstream.protocol else ()
             client = web.WebSocketResponse(protocols=chosen, max_msg_size=0, autoclose=False)
-            for name, value in headers.texts(headers.to_client(waiting.upstream.fields)).items():
-                if not _of_handshake(name.encode("latin-1")):
-                    client.headers.add(name, value)
+            fields = waiting.upstream.fields
+            for name, value in headers.to_client(fields, headers.by_name(fields)):
+                if not _of_handshake(name):
+                    client.headers.add(name.decode("latin-1"), headers.text(value))
             await client.prepare(taken)
             ends = _Ends(client, waiting.upstream)
             speaks = waiting.route.target.partition("?")[0].rstrip("/").endswith("/responses")
@@ -268,7 +269,8 @@ class Conversation:
             return
         body = _joined({**_without(frame, "type", "previous_response_id", "stream_id"), "input": _array(items)})
         self._relay.tell()
-        prepared = await self._relay.work.prepare(self._request.headers, self._route, body, "responses")
+        prepared = await self._relay.work.prepare(self._request.values, self._route, body, "responses")
+        self._relay.work.count("responses", prepared, len(body))
         wanted = items if prepared.body is None else _items(_FRAME.decode(prepared.body)["input"]) or items
         self._turns[stream] = turn = _Turn(frame, prepared, items, wanted, self._new_report())
         if wanted == items and state.known == state.items:

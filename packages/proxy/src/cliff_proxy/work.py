@@ -11,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from multidict import MultiMapping
-
 from cliff_core.overflow import Rejection
 from cliff_proxy import bodies
 from cliff_proxy.engine import Api, Call, Engine, Prepared, Usage
+from cliff_proxy.headers import Values
 from cliff_proxy.log import described
 from cliff_proxy.metrics import Metrics
 from cliff_proxy.process import LARGE, give_back
@@ -38,7 +37,9 @@ AT_ONCE = 2**20
 """Bytes of a body that is worked on in the event loop where little of it is new (`Engine.at_once`): to hand a tenth of
 a millisecond's work to a thread and back takes longer."""
 
-BYPASS = "x-cliff-bypass"
+BYPASS = b"x-cliff-bypass"
+
+_CLIFFS = frozenset({"cliff", "forced"})
 
 T = TypeVar("T")
 
@@ -57,6 +58,8 @@ class Work:
         self._told: set[concurrent.futures.Future[Any]] = set()
         """Answers that the engine is being told of."""
         self._idle: asyncio.TimerHandle | None = None
+        self._seconds = 0.0
+        """In which requests were prepared that are not counted yet."""
 
     async def close(self) -> None:
         """Waits for what is being done."""
@@ -64,26 +67,18 @@ class Work:
             self._idle.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
 
-    async def prepare(self, headers: MultiMapping[str], route: Route, body: bytes, api: Api) -> Prepared:
+    async def prepare(self, values: Values, route: Route, body: bytes, api: Api) -> Prepared:
         """What to send in place of a body. Never fails: whatever happens, the body can go on as it came."""
         start = time.perf_counter()
-        codings = bodies.encodings(headers.getall("content-encoding")) if "content-encoding" in headers else ()
-        bypass = BYPASS in headers and headers[BYPASS].strip().lower() not in {"", "0", "false", "no"}
-        call = Call(api, body, route.upstream, headers, bypass, route.compact)
+        codings = bodies.encodings(values[b"content-encoding"]) if b"content-encoding" in values else ()
+        bypass = BYPASS in values and values[BYPASS].strip().lower() not in {b"", b"0", b"false", b"no"}
+        call = Call(api, body, route.upstream, values, bypass, route.compact)
         prepared = self.engine.at_once(call) if not (self._jobs or codings or len(body) > AT_ONCE) else None
         if prepared is None:
             prepared = await self._prepare(call, codings)
         elif self.engine.unwritten:
             await self._in_thread(self.engine.write)
-        self.metrics.add("prepare_seconds_sum", time.perf_counter() - start)
-        self.metrics.add("prepare_seconds_count")
-        if prepared.action == "failed":
-            self.failed(prepared.note)
-        self._count(api, prepared, len(body))
-        if len(body) > LARGE:
-            if self._idle is not None:
-                self._idle.cancel()
-            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._threads.submit, give_back)
+        self._seconds += time.perf_counter() - start
         return prepared
 
     async def _prepare(self, call: Call, codings: Sequence[str]) -> Prepared:
@@ -170,8 +165,18 @@ class Work:
         self.metrics.add("failures_total")
         logger.warning("forwarded as it came: %s", why)
 
-    def _count(self, api: str, prepared: Prepared, size: int) -> None:
+    def count(self, api: str, prepared: Prepared, size: int) -> None:
+        """A request of so many bytes was prepared. Told apart from `prepare`, so that no client waits for it."""
+        if prepared.action == "failed":
+            self.failed(prepared.note)
+        seconds, self._seconds = self._seconds, 0.0
+        self.metrics.add("prepare_seconds_sum", seconds)
+        self.metrics.add("prepare_seconds_count")
         self.metrics.add("requests_total", api=api, action=prepared.action)
+        if size > LARGE:
+            if self._idle is not None:
+                self._idle.cancel()
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._threads.submit, give_back)
         self.metrics.add("received_bytes_total", size, api=api)
         self._cliff(api, prepared)
 
@@ -181,6 +186,6 @@ class Work:
         self._cliff(api, prepared)
 
     def _cliff(self, api: str, prepared: Prepared) -> None:
-        if prepared.action in {"cliff", "forced"}:
+        if prepared.action in _CLIFFS:
             self.metrics.add("cliffs_total", api=api, reason=prepared.action)
             logger.info("cliff (%s, %s) %s", api, prepared.action, prepared.detail)
