@@ -78,7 +78,9 @@ def _tells(messages: bytes) -> bool:
     for sentence in _SUMMARIES:
         if sentence in messages:
             return True
-    return bool(_TELLING.search(messages) or _ESCAPED.search(messages))
+    if b"\\u00" in messages and _ESCAPED.search(messages):
+        return True
+    return _TELLING.search(messages) is not None
 
 
 BYTES_A_TOKEN = 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from cliff_proxy import formats, layouts
@@ -47,7 +46,11 @@ class Reader:
     def known(self, api: str, data: bytes) -> tuple[int, tuple[Layout, ...]]:
         """Where a body's array of messages begins, and the earlier bodies that may begin with the same messages, the
         newest last; none where there are none."""
-        for found in islice(formats.ARRAYS[api].finditer(data), ARRAYS_MOST):
+        array, at = formats.ARRAYS[api], 0
+        for _ in range(ARRAYS_MOST):
+            found = array.search(data, at)
+            if found is None:
+                break
             at = found.end()
             if known := self._known.beginning_as(api, data, at):
                 return at, known
