@@ -121,6 +121,7 @@ SENT = (
     b"\r\nPOST /d HTTP/1.1\r\n" + UPGRADING + b"Content-Length: 3\r\n\r\none"
     b"POST /e HTTP/1.1\r\n" + UPGRADING + b"Transfer-Encoding: Chunked\r\n\r\n3\r\none\r\n0\r\n\r\n"
     b"DELETE /f HTTP/1.1\r\n" + UPGRADING + b"Content-Length: 0\r\n\r\n"
+    b"POST /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     b"HEAD http://localhost/g HTTP/1.1\r\n\r\n"
     b"PUT /h HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
 )
@@ -135,6 +136,7 @@ GOT: list[tuple[str, str, Parts, bytes]] = [
         b"one",
     ),
     ("DELETE", "/f", [(b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"h2c"), (b"Content-Length", b"0")], b""),
+    ("POST", "/ws", [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")], b""),
     ("HEAD", "http://localhost/g", [], b""),
     ("PUT", "/h", [(b"Connection", b"close"), (b"Content-Length", b"1")], b"x"),
 ]
@@ -160,7 +162,7 @@ async def test_requests_however_they_are_cut() -> None:
         transport = await fed(answer, *pieces)
         assert got == GOT
         head = b"HTTP/1.1 200 Yes\r\nContent-Length: 2\r\nDate: x\r\n"
-        assert transport.written == ((head + b"\r\nok") * 6 + head + b"\r\n" + head + b"Connection: close\r\n\r\nok")
+        assert transport.written == ((head + b"\r\nok") * 7 + head + b"\r\n" + head + b"Connection: close\r\n\r\nok")
         assert transport.closed
 
 

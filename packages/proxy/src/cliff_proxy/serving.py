@@ -448,7 +448,7 @@ class Connection(asyncio.Protocol):
         request = Request(self, method, target, version, self._fields, parser.should_keep_alive())
         if request.values.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self._refuse(501, "of transfer codings, only chunked is known here")
-        if parser.should_upgrade() and not request.has_body:
+        if method == "GET" and parser.should_upgrade() and not request.has_body:  # RFC 6455, 4.1
             request.websocket = request.values.get(b"upgrade", b"").lower() == b"websocket"
         self._newest, self._within = request, True
         self._queue.append(request)
