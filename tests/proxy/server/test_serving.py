@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cliff_proxy import serving
 from cliff_proxy.serving import BUFFER, Incomplete, Request, Server
@@ -356,6 +358,70 @@ async def test_requests_wait_for_the_one_before() -> None:
     assert [part.split(b"\r\n\r\n")[1] for part in transport.written.split(b"HTTP/1.1 ")[1:]] == [
         b"/%d " % number for number in range(count)
     ]
+
+
+class Reading(Transport):
+    """Takes what a client has sent as long as it is read."""
+
+    def feed(self, connection: Any, sent: bytes, size: int) -> bytes:
+        """What is left of it."""
+        while sent and self.reading and not self.closed:
+            connection.data_received(sent[:size])
+            sent = sent[size:]
+        return sent
+
+
+WAYS = ["body", "pieces", "late", "unread"]
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little may wait, so that reading stops often."""
+    monkeypatch.setattr(serving, "BUFFER", 64)
+    monkeypatch.setattr(serving, "PIPELINED", 2)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.sampled_from(WAYS), st.sampled_from([0, 1, 64, 65, 500]), st.booleans()), max_size=12),
+    st.integers(1, 400),
+)
+def test_whatever_stops_goes_on(narrow: None, asked: list[tuple[str, int, bool]], size: int) -> None:
+    """Requests of all kinds behind each other, answered in all ways: each gets its answer, and all is read."""
+
+    @in_a_loop
+    async def run() -> None:
+        async def answer(request: Request) -> None:
+            way, _, _ = asked[int(request.target[1:])]
+            got = b""
+            if way == "late":
+                await asyncio.sleep(0)
+            if way in {"body", "late"}:
+                got = await request.body(1000) or b""
+            elif way == "pieces":
+                got = b"".join([piece async for piece in request.pieces()])
+            request.respond(200, b"%b %d" % (request.target.encode(), len(got)), "text/plain")
+
+        transport = Reading()
+        connection = Server(answer)()
+        connection.connection_made(transport)
+        sent = b""
+        for number, (_, length, chunked) in enumerate(asked):
+            head = b"POST /%d HTTP/1.1\r\n" % number
+            if chunked:
+                chunk = b"%x\r\n%b\r\n" % (length, b"x" * length) if length else b""
+                sent += head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk + b"0\r\n\r\n"
+            else:
+                sent += head + b"Content-Length: %d\r\n\r\n" % length + b"x" * length
+        for _ in range(20 * len(asked) + 20):
+            sent = transport.feed(connection, sent, size)
+            await settled(5)
+        answers = [part.split(b"\r\n\r\n")[1] for part in transport.written.split(b"HTTP/1.1 200")[1:]]
+        read = [0 if way == "unread" else length for way, length, _ in asked]
+        assert answers == [b"/%d %d" % (number, length) for number, length in enumerate(read)]
+        assert (sent, transport.reading, transport.closed) == (b"", True, False)
+
+    run()
 
 
 @in_a_loop

@@ -499,6 +499,8 @@ class Connection(asyncio.Protocol):
         if self._queue:
             self.deadline = math.inf
             self._current = request = self._queue.popleft()
+            if self.paused:  # there is room for another one
+                self.look()
             if sys.version_info >= (3, 12):
                 task = asyncio.Task(self._answer(request), loop=self._loop, eager_start=True)
             else:
@@ -508,6 +510,7 @@ class Connection(asyncio.Protocol):
         elif self._rest is not None:  # after a request for another protocol, which stayed with this one
             rest, self._rest = self._rest, None
             self._parse(bytes(rest))
+            self.look()
         elif self._refusal is not None:
             status, message = self._refusal
             Request(self, "GET", "", "1.1", [], False).refuse(status, message)
@@ -539,6 +542,10 @@ class Connection(asyncio.Protocol):
         """After a request that is here in full, and its answer."""
         assert self._transport is not None
         self._current = None
+        if request.size:  # nobody wanted it
+            request.drop()
+        if self.paused:
+            self.look()
         if not request.keep_alive:
             self.last = True
             self._transport.close()
