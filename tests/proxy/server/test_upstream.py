@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cliff_proxy import outgoing, upstream
 from cliff_proxy.routes import Route
@@ -1493,3 +1495,85 @@ def test_importing_it_is_quick() -> None:
     """aiohttp is there for WebSockets only."""
     said = "import sys, cliff_proxy.upstream; print([n for n in ('aiohttp', 'urllib.request') if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+class Fake(asyncio.Transport):
+    """Takes all that is written; says whether it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading, self.aborted = True, False
+
+    def write(self, data: Any) -> None:
+        """Sent at once."""
+
+    def writelines(self, list_of_data: Any) -> None:
+        """Sent at once."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["take", "read", "wait"]), st.lists(st.sampled_from([1, 64, 65, 300])), st.booleans()
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(1, 400),
+)
+def test_every_reply_of_a_connection_is_read_to_its_end(asked: list[tuple[str, list[int], bool]], size: int) -> None:
+    """However it is cut and whatever waits: each byte once, and the connection is kept for the next request."""
+    buffer = memoryview(bytearray(2**12))
+
+    @in_a_loop
+    async def run() -> None:
+        kept: list[bool] = []
+        connection = outgoing.Connection(buffer, False, lambda _, again: kept.append(again))
+        transport = Fake()
+        connection.connection_made(transport)
+        for way, pieces, chunked in asked:
+            body = b"".join(b"%d" % (length % 10) * length for length in pieces)
+            if chunked:
+                chunks = [b"%x\r\n%b\r\n" % (length, b"%d" % (length % 10) * length) for length in pieces]
+                sent = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\n\r\n"
+            else:
+                sent = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            asking = asyncio.create_task(connection.ask("POST", b"head", b"body"))
+            await asyncio.sleep(0)
+            got, reply = b"", None
+            while sent or reply is None or not reply.at_eof():
+                assert transport.reading or reply is not None, "nobody will go on reading"
+                while sent and transport.reading:
+                    part, sent = sent[:size], sent[size:]
+                    connection.get_buffer(-1)[: len(part)] = part
+                    connection.buffer_updated(len(part))
+                if reply is None:
+                    reply = await asking
+                if way == "wait":
+                    await asyncio.sleep(0)
+                got += reply.take() if way == "take" else await reply.read()
+            reply.close()
+            assert got == body
+            assert transport.reading
+        assert kept == [True] * len(asked)
+
+    held, outgoing.HELD = outgoing.HELD, 64
+    try:
+        run()
+    finally:
+        outgoing.HELD = held
