@@ -2,46 +2,51 @@
 
     python benchmarks/auto.py [PATH…] [--ratio 25] [--least 25]
 
-PATH is `../shared/traces` unless given. A row a session of at least `--least` requests that has a cliff at some
-threshold: what `cliff tune` finds by replay to cost least among its thresholds (and full context), and how much more
-`auto` and 32 000 cost than that. Prices are those of the session's model; `--ratio` takes others (uncached by cached
-input), to see the formula where other thresholds are best. Nothing here is random, and no clock is read.
+PATH is `../shared/traces`, or what CLIFF_TRACES says, unless given. A row a session of at least `--least` requests that
+has a cliff at some threshold: what `cliff tune` finds by replay to cost least among its thresholds (and full context),
+and how much more `auto` and 32 000 cost than that. Prices are those of the session's model; `--ratio` takes others
+(uncached by cached input), to see the formula where other thresholds are best. Nothing here is random, and no clock is
+read.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import recorded
 
 from cliff_core import traces
 from cliff_core.config import CliffConfig
 from cliff_core.ledger import Pricing, Tariff
 from cliff_core.policies import policies
 from cliff_core.replay import limit_of, model_of, replay
+from cliff_core.traces import Session
 from cliff_core.tuning import ONLINE, THRESHOLDS, by_threshold, names
 from cliff_core.wording import grouped
 
-TRACES = Path(os.environ.get("CLIFF_TRACES") or Path(__file__).parents[2] / "shared" / "traces")
 DEFAULT = 32_000
 CLOSE = 1.05
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("paths", nargs="*", type=Path, default=[TRACES])
+    recorded.add_paths(parser)
     parser.add_argument("--ratio", type=float, help="in place of the models' prices")
     parser.add_argument("--least", type=int, default=25, help="requests of the sessions that count")
     options = parser.parse_args()
+    files = recorded.files(parser, options.paths)
     logging.getLogger("cliff_core").setLevel(logging.ERROR)
     config = CliffConfig.preset()
     autos: list[float] = []
     defaults: list[float] = []
     print("| session | requests | u/c | best | auto took | auto | 32 000 | support: best | auto | 32 000 |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for path in traces.discover(options.paths, []):
-        for number, session in enumerate(traces.read(path), 1):
+    for path in files:
+        for number, session in enumerate(sessions(path), 1):
             if len(session.requests) < options.least:
                 continue
             tariff, rules, known = Pricing().of(model_of(session))
@@ -69,12 +74,22 @@ def main() -> None:
                 *("–" if (s := r.support.share) is None else f"{s:.0%}" for r in (tried[best], auto, default)),
             ]
             print(f"| {' | '.join(cells)} |")
+    if not autos:
+        sys.exit(f"no session of {options.least} requests or more has a cliff: there is nothing to compare")
     for name, found in (("auto", autos), ("32 000", defaults)):
         close = sum(one <= CLOSE for one in found)
         print(
             f"{name}: {sum(found) / len(found):.3f} of the best on average, {max(found):.3f} at most; "
             f"within 5 % on {close} of {len(found)} sessions"
         )
+
+
+def sessions(path: Path) -> Iterator[Session]:
+    """Those of a file, up to where it breaks."""
+    try:
+        yield from traces.read(path)
+    except traces.TraceError as error:
+        print(error, file=sys.stderr)
 
 
 if __name__ == "__main__":

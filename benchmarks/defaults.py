@@ -3,11 +3,13 @@
     python benchmarks/defaults.py [PATH…] [--thresholds 16000,32000] [--only NAME,NAME] [--not-raised]
                                   [--jobs 2] [--json]
 
-PATH is `../shared/traces` unless given. Every variant below is policy `cliff` with one option changed; beside them
-stand preset `paper` and, where it is found (`CLIFF_AUTHORS_PYTHON`), the authors' package at the same threshold.
-Counted are sessions in which the base line (the authors, else `default`) has at least three cliffs, whatever the
-variants do; with `--not-raised`, only those where preset `default` does not raise the threshold (the authors never do:
-where system prompt and tools fill it, they cut at every request). For each variant and threshold:
+PATH is `../shared/traces`, or what CLIFF_TRACES says, unless given. Every variant below is policy `cliff` with one
+option changed; beside them stand preset `paper` and the authors' package at the same threshold, where it is found:
+CLIFF_AUTHORS_PYTHON names a Python that has it (`make authors` makes one, `.venv-bench/bin/python`). Counted are
+sessions in which the base line (the authors, else `default`) has at least three cliffs, whatever the variants do: so
+without the authors' package they are other sessions. With `--not-raised`, only those where preset `default` does not
+raise the threshold (the authors never do: where system prompt and tools fill it, they cut at every request). For each
+variant and threshold:
 
     support     mean over sessions of the session's support (docs/support.md), where any request needs a name
     points      the same less that of the base line (the authors, else `default`)
@@ -24,21 +26,20 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import recorded
+
 from cliff_core import traces
 from cliff_core.config import CliffConfig
 from cliff_core.ledger import Pricing
-from cliff_core.policies import Authors, CliffPolicy, Policy
+from cliff_core.policies import Authors, CliffPolicy, Policy, PolicyError
 from cliff_core.policies.authors import find_python
 from cliff_core.replay import limit_of, model_of, replay
-
-TRACES = Path(os.environ.get("CLIFF_TRACES") or Path(__file__).parents[2] / "shared" / "traces")
 
 LEAST_CLIFFS = 3
 
@@ -77,7 +78,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("paths", nargs="*", type=Path, default=[TRACES])
+    recorded.add_paths(parser)
     parser.add_argument("--thresholds", default="16000,32000")
     parser.add_argument("--only", help="these variants, in place of all")
     parser.add_argument("--jobs", type=int, default=2)
@@ -89,11 +90,19 @@ def main() -> int:
     if unknown:
         parser.error(f"no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}")
     names = ["default", *(name for name in names if name != "default")]
-    files = traces.discover(options.paths, [])
-    if not files:
-        parser.error("there is no recorded session")
-    if find_python() is None:
-        print("without the authors' package: set CLIFF_AUTHORS_PYTHON", file=sys.stderr)
+    files = recorded.files(parser, options.paths)
+    base = "default" if find_python() is None else "authors"
+    if base == "default":
+        print(
+            "without the authors' package (set CLIFF_AUTHORS_PYTHON, as `make bench-defaults` does): sessions are "
+            f"counted in which default has {LEAST_CLIFFS} cliffs or more, which are not those of docs/defaults.md",
+            file=sys.stderr,
+        )
+    else:
+        try:
+            Authors(CliffConfig.preset()).close()
+        except PolicyError as error:
+            parser.error(str(error))
     result: dict[str, Any] = {}
     for threshold in map(int, options.thresholds.split(",")):
         sessions: list[dict[str, Any]] = []
@@ -106,10 +115,12 @@ def main() -> int:
                     print(f"\r{threshold}: {number} of {len(files)} files", end="", file=sys.stderr)
         if sys.stderr.isatty():
             print(file=sys.stderr)
-        rows = compared(sessions)
-        result[str(threshold)] = {"variants": rows, "sessions": sessions if options.json else len(sessions)}
-        if not options.json:
-            print(table(threshold, len(sessions), rows))
+        rows = compared(sessions, base)
+        result[str(threshold)] = {"base": base, "variants": rows, "sessions": sessions}
+        if not sessions:
+            print(f"threshold {threshold}: no session in which {base} has {LEAST_CLIFFS} cliffs", file=sys.stderr)
+        elif not options.json:
+            print(table(threshold, len(sessions), rows, base))
     if options.json:
         print(json.dumps(result, indent=2))
     return 0
@@ -167,12 +178,11 @@ def _measured(path: Path, threshold: int, names: list[str], not_raised: bool) ->
             authors.close()
 
 
-def compared(sessions: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def compared(sessions: list[dict[str, Any]], base: str) -> dict[str, dict[str, Any]]:
     """Each variant over all sessions, beside the base line."""
     if not sessions:
         return {}
     names = sessions[0]["variants"]
-    base = "authors" if "authors" in names else "default"
     rows: dict[str, dict[str, Any]] = {}
     for name in names:
         its = [(one["variants"][name], one["variants"][base]) for one in sessions]
@@ -196,10 +206,9 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def table(threshold: int, sessions: int, rows: dict[str, dict[str, Any]]) -> str:
-    base = "authors" if "authors" in rows else "default"
+def table(threshold: int, sessions: int, rows: dict[str, dict[str, Any]], base: str) -> str:
     lines = [
-        f"threshold {threshold}, {sessions} sessions with {LEAST_CLIFFS} cliffs or more; against {base}",
+        f"threshold {threshold}, {sessions} sessions in which {base} has {LEAST_CLIFFS} cliffs or more; against {base}",
         f"{'variant':<24}{'support':>9}{'points':>8}{'cost':>8}{'ratio':>7}{'high':>6}{'dearer':>8}{'cliffs':>8}"
         f"{'re-reads':>10}{'re-iss.':>9}",
     ]

@@ -79,22 +79,26 @@ def test_the_line_of_sizes_after_cliffs():
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def even(turns=120, words=200):
-    """A session that grows evenly."""
+def even(turns=120, words=200, system=0):
+    """A session that grows evenly; `system`: words of its system prompt."""
     messages = [{"role": "user", "content": "the task"}]
     for turn in range(turns):
         function = {"name": "bash", "arguments": '{"command": "make"}'}
         messages.append({"role": "assistant", "tool_calls": [{"id": str(turn), "function": function}]})
         messages.append({"role": "tool", "tool_call_id": str(turn), "content": " ".join(["hello"] * words)})
-    return Session(Path("x"), "test", "chat", messages, [Request(1 + 2 * turn) for turn in range(turns + 1)])
+    requests = [Request(1 + 2 * turn) for turn in range(turns + 1)]
+    return Session(Path("x"), "test", "chat", messages, requests, system=" ".join(["hello"] * system) or None)
 
 
 def tuned(session, thresholds):
-    config = CliffConfig.preset()
-    done = replay(session, policies(names(thresholds), config), config)
-    tuning = Tuning(thresholds)
+    tuning, done = Tuning(thresholds), replayed(session, thresholds)
     tuning.add(done, TARIFF)
     return tuning, done
+
+
+def replayed(session, thresholds, preset="default"):
+    config = CliffConfig.preset(preset)
+    return replay(session, policies(names(thresholds), config), config)
 
 
 def test_one_replay_has_all_thresholds():
@@ -112,7 +116,7 @@ def test_closed_form_and_replay_agree_on_an_even_session():
     for threshold, point in tuning.points.items():
         assert point.closed == pytest.approx(point.replayed, rel=0.10), threshold
     assert tuning.full.closed == pytest.approx(tuning.full.replayed, rel=0.01)
-    assert tuning.smallest == math.ceil((6 + 2_000) / 0.85)
+    assert tuning.smallest == [math.ceil((6 + 2_000) / 0.85)]
     assert tuning.best_replayed == 4_000
     assert 4_000 <= tuning.best_closed <= 5_000
 
@@ -133,13 +137,49 @@ def test_several_sessions_add_up():
     assert two.points[4_000].replayed == pytest.approx(2 * one.points[4_000].replayed)
     assert two.points[4_000].cliffs == 2 * one.points[4_000].cliffs
     assert two.best_closed == one.best_closed
-    assert two.smallest == one.smallest
+    assert two.smallest == 2 * one.smallest
+
+
+def test_each_session_raises_a_threshold_to_its_own():
+    """Two sessions of 6 tokens that stay, and one of 20 006: together they cost least at 4 000, which that one alone
+    raises. Were all at the 25 890 that work in each, they would cost more."""
+    thresholds = (4_000, 12_000, 25_890, 40_000)
+    sessions = [even(), even(30, system=20_000), even()]
+    tuning = Tuning(thresholds)
+    for session in sessions:
+        tuning.add(replayed(session, thresholds), TARIFF)
+    smallest = [math.ceil((fixed + 2_000) / 0.85) for fixed in (6, 20_006, 6)]
+    assert tuning.smallest == smallest == [2_360, 25_890, 2_360]
+    assert [tuning.raised(one) for one in (2_000, 4_000, 25_889, 25_890)] == [3, 1, 1, 0]
+
+    assert tuning.best_closed == min(tuning.curve, key=tuning.curve.get) == 4_000
+    assert tuning.best_replayed == min(thresholds, key=lambda one: tuning.points[one].replayed) == 4_000
+    assert tuning.points[25_890].replayed > 1.2 * tuning.points[4_000].replayed
+    assert tuning.curve[25_890] > 1.2 * tuning.curve[4_000]
+
+    growths = [Growth.of(replayed(session, thresholds)) for session in sessions]
+    own = [growth.cost(max(4_000, one), TARIFF) for growth, one in zip(growths, smallest, strict=True)]
+    assert tuning.curve[4_000] == pytest.approx(sum(own))
+    # So it is in the replays: as if each had been given its own.
+    apart = [replayed(sessions[0], (4_000,)), replayed(sessions[1], (25_890,)), replayed(sessions[2], (4_000,))]
+    costs = [next(iter(by_threshold(done).values())).cost(TARIFF) for done in apart]
+    assert tuning.points[4_000].replayed == pytest.approx(sum(costs))
+
+
+def test_the_curve_has_the_thresholds_of_the_table_once_each():
+    tuning, _ = tuned(even(40), (20, 4_000, 9_000))
+    assert {20, 4_000, 9_000} < set(tuning.curve)
+    for threshold in (20, 4_000, 9_000):
+        assert tuning.curve[threshold] == tuning.points[threshold].closed
 
 
 def test_preset_paper_raises_no_threshold():
-    config = CliffConfig.preset("paper")
-    done = replay(even(40), policies(names((1_500,)), config), config)
+    done = replayed(even(40), (1_500,), "paper")
     assert Growth.of(done).smallest == 0
+    tuning = Tuning((1_500,))
+    tuning.add(done, TARIFF)
+    assert tuning.smallest == [2_360]
+    assert tuning.raised(1_500) == 0
 
 
 @pytest.mark.parametrize("name", ["astroid-1333", "reasoner-sqlfluff-1733"])

@@ -177,12 +177,14 @@ class Tuning:
     auto: Point = field(default_factory=Point)
     """With `threshold_tokens = "auto"`; it has no cost in closed form of its own."""
     points: dict[int, Point] = field(default_factory=dict)
-    smallest: int = 0
-    """The smallest threshold that works in every session."""
+    smallest: list[int] = field(default_factory=list)
+    """The smallest workable threshold of each session."""
+    raises: bool = True
+    """Each session raises a smaller threshold to its own (preset `paper` does not)."""
     largest: int = 0
     """Tokens of the largest request with full context."""
     curve: dict[int, float] = field(default_factory=dict)
-    """Closed form at thresholds `FINE` apart."""
+    """Closed form at `thresholds`, and at others between them, `FINE` apart."""
     last: tuple[Growth, Tariff] | None = None
     """Of the newest session."""
 
@@ -192,7 +194,8 @@ class Tuning:
         self.last = growth, tariff
         self.sessions += 1
         self.requests += growth.requests
-        self.smallest = max(self.smallest, *(r.smallest_threshold or 0 for r in by_threshold(replay).values()))
+        self.smallest.append(max(result.smallest_threshold or 0 for result in by_threshold(replay).values()))
+        self.raises = not replay.config.exact
         self.largest = max(self.largest, replay.full.peak_tokens)
         self.full.replayed += replay.full.cost(tariff)
         self.full.closed += growth.cost(math.inf, tariff)
@@ -207,9 +210,14 @@ class Tuning:
         for threshold in _fine(self.thresholds):
             self.curve[threshold] = self.curve.get(threshold, 0.0) + growth.cost(threshold, tariff)
 
+    def raised(self, threshold: int) -> int:
+        """Sessions in which this threshold is raised."""
+        return sum(smallest > threshold for smallest in self.smallest) if self.raises else 0
+
     @property
     def best_closed(self) -> int | None:
-        """The threshold of least cost in closed form, of all sessions together; None: full context costs no more."""
+        """The threshold of least cost in closed form, of all sessions together, each with its own where that is
+        `raised`; None: full context costs no more."""
         threshold = min(self.curve, key=lambda one: (self.curve[one], one), default=None)
         return threshold if threshold is not None and self.curve[threshold] < self.full.closed else None
 
@@ -221,8 +229,8 @@ class Tuning:
 
 
 def _fine(thresholds: Sequence[int]) -> list[int]:
-    found, value = [], float(min(thresholds))
+    found, value = set(thresholds), float(min(thresholds))
     while value <= max(thresholds):
-        found.append(round(value))
+        found.add(round(value))
         value *= FINE
-    return found
+    return sorted(found)
