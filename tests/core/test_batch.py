@@ -152,7 +152,7 @@ def stored(files, path, plan=PLAN, **options):
 
 
 def test_what_is_stored_is_not_done_again(files, tmp_path, counted):
-    path = tmp_path / "new" / "store.jsonl"
+    path = tmp_path / "store.jsonl"
     first = stored(files, path)
     assert counted == names(first) == [f"{n:02}" for n in range(6)]
     assert stored(files, path) == first
@@ -245,15 +245,54 @@ def test_errors_are_tried_again_and_warnings_kept(files, tmp_path, monkeypatch):
     assert warning.text == first[0].text.replace(str(files[0]), str(moved))
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"x" * 64 + b" not json\n", b"\n\n", b"short\n", b'{"a": 1}\n', b"\xff" * 80 + b"\n"]
-)
-def test_a_store_that_holds_something_else(files, tmp_path, garbage):
+NOTES = [b"x" * 64 + b" not json\n", b"\n\n", b'{"a": 1}\n', b'{"no": "end of line"}', b"\xff" * 80 + b"\n", b"1234"]
+SUMS = b"0" * 64 + b"  a file of sha256sum\n"
+
+
+@pytest.mark.parametrize("content", [*NOTES, SUMS])
+def test_a_file_that_is_no_store_is_left_alone(tmp_path, content):
+    path = tmp_path / "notes"
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="it is no store of cliff; name another file"):
+        Store(path)
+    assert path.read_bytes() == content
+
+
+def test_what_cannot_be_read_to_its_end_is_no_store(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a pipe"):
+        Store(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a device"):
+        Store(Path(os.devnull))
+
+
+def test_a_folder_that_is_missing_is_not_made(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Store(tmp_path / "missing" / "store")
+    assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize("garbage", [b"x" * 64 + b" not json\n", b"\n\n", b"short\n", b"\xff" * 80 + b"\n"])
+def test_other_lines_of_a_store_are_left_alone(files, tmp_path, counted, garbage):
     path = tmp_path / "store"
-    path.write_bytes(garbage)
+    stored(files[:1], path)
+    with path.open("ab") as file:
+        file.write(garbage)
+    begin = path.read_bytes()
     first = stored(files[:2], path)
     assert stored(files[:2], path) == first
-    assert path.read_bytes().startswith(garbage), "nothing of it is lost"
+    assert path.read_bytes().startswith(begin), "nothing of it is lost"
+    assert counted == ["00", "01"]
+
+
+def test_a_first_line_that_broke_off(files, tmp_path, counted):
+    path = tmp_path / "store"
+    stored(files[:1], path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200])
+    stored(files[:1], path)
+    assert counted == ["00", "00"]
+    assert path.read_bytes() == whole
 
 
 def test_a_result_that_cannot_be_read_is_done_again(files, tmp_path, counted):
@@ -269,7 +308,6 @@ def test_the_default_store_keeps_a_few_plans(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = batch.default_store(PLAN)
     assert path.parent == tmp_path / "cliff" / "replays"
-    path.parent.mkdir(parents=True)
     for number in range(8):
         other = path.with_name(f"{number}.jsonl")
         other.touch()

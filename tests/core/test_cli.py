@@ -121,6 +121,12 @@ def test_prices(made):
     assert prices("--price-input", 1)["cached"] == 0.2
 
 
+def test_a_cached_price_above_the_other_is_said(made):
+    said = "warning: --price-cached is above --price-input: cached input is taken to cost more than other input\n"
+    assert cliff(made, "--price-input", 1, "--price-cached", 5).stderr == said
+    assert cliff(made, "--price-input", 1, "--price-cached", 1).stderr == ""
+
+
 def test_costs_are_relative_where_no_price_is_known(tmp_path):
     unknown = trajectory(tmp_path / "a.json", model="a-model-that-nobody-makes")
     result = cliff(unknown)
@@ -158,6 +164,32 @@ def test_a_total_of_several_sessions(tmp_path):
     assert result.exit_code == 0
     assert "2 sessions · 24 requests" in result.stdout
     assert [s["name"] for s in as_json(tmp_path)["sessions"]] == ["a", "b"]
+
+
+def test_each_file_is_replayed_once(tmp_path):
+    """Under the name and at the place it was first met by; one that cannot be read fails once."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        trajectory(folder / f"{name}.json", name=name)
+    link = tmp_path / "link.json"
+    link.symlink_to(folder / "b.json")
+    same = folder / ".." / "sessions" / "b.json"
+    result = cliff(link, folder / "c.json", folder, same, folder, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    paths = [session["path"] for session in json.loads(result.stdout)["sessions"]]
+    assert paths == [str(link), str(folder / "c.json"), str(folder / "a.json")]
+    assert "total" not in cliff(link, same).stdout
+    broken, notes = folder / "broken.json", folder / "notes.txt"
+    broken.write_text('{"messages": [')
+    notes.write_text("nothing here")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for paths in ([folder, folder], [folder, broken, notes], [notes, broken, folder, empty, empty]):
+        lines = cliff(*paths, "--policy", "full").stderr.strip().split("\n")
+        assert sum(str(broken) in line for line in lines) == 1
+        assert sum(str(notes) in line for line in lines) == 1
+        assert sum(str(empty) in line for line in lines) == (empty in paths)
 
 
 # --- options of a compaction ----------------------------------------------------------------------
@@ -224,7 +256,16 @@ def test_variables_and_flags_over_them(made, monkeypatch):
         (["--threshold", "many"], "Invalid value for '--threshold'"),
         (["--model", "no-such-model"], "no price is known for the model 'no-such-model'"),
         (["--price-cached", "1"], "--price-cached, --price-write and --price-output need --price-input"),
-        (["--plot", "x.png", "--at", "1"], "--at prints one view: it has no --plot"),
+        (["--plot", "x.png", "--at", "1"], "--at prints one view of policy cliff: it has no --plot"),
+        (["--at", "1", "--policy", "full"], "--at prints one view of policy cliff: it has no --policy"),
+        (["--at", "1", "--clear-keep", "0"], "it has no --clear-keep"),
+        (["--at", "1", "--store", "s"], "it has no --store"),
+        (["--at", "1", "--no-store"], "it has no --no-store"),
+        (["--model", "gpt-5", "--price-input", "2"], "--model and --price-input exclude each other"),
+        (["--policy", "cliff,full@3000"], "policy full sends everything: it has no threshold"),
+        (["--plot", ""], "Invalid value for '--plot': a path is empty: is a variable not set?"),
+        (["--store", ""], "Invalid value for '--store': a path is empty: is a variable not set?"),
+        ([""], "Invalid value for 'PATH': a path is empty: is a variable not set?"),
         (["--session", "x"], "--session needs --at"),
         (["--plot", "x.pdf"], "a plot is a .png or .svg file, not 'x.pdf'"),
         (["--kep-turns", "2"], "--keep-turns"),
@@ -263,7 +304,8 @@ def test_a_folder_without_sessions(tmp_path):
     result = cliff(tmp_path)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert f"error: {tmp_path}: no recorded session in this folder" in result.stderr
+    hint = "(docs/replay.md lists the formats)"
+    assert f"error: {tmp_path}: no recorded session in this folder {hint}\n" in result.stderr
     assert "warning: skipped " in result.stderr
 
 
@@ -279,6 +321,15 @@ def test_files_of_a_folder_that_are_no_sessions_are_left_out(tmp_path, made):
     lines = cliff(tmp_path).stderr.strip().split("\n")
     assert len(lines) == 6
     assert lines[-1] == "warning: skipped 6 more files that are no sessions"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--at", "1")])
+def test_an_unknown_format_is_said_with_where_the_formats_are(tmp_path, arguments):
+    strange = tmp_path / "strange.json"
+    strange.write_text('{"a": 1}')
+    problem = "expected a recorded session; no known format: an object with the keys a"
+    result = cliff(strange, *arguments)
+    assert result.stderr == f"error: {strange}: {problem} (docs/replay.md lists the formats)\n"
 
 
 def test_a_session_of_a_folder_that_broke_off_is_an_error(tmp_path, made):
@@ -372,10 +423,28 @@ def test_the_view_of_one_of_several_sessions(tmp_path):
     assert "no session 'c': a, b" in result.stderr
 
 
+def test_a_session_is_meant_by_the_name_that_is_shown(tmp_path):
+    """That of the file where the session has none; a number first, since names may be numbers; never one of several."""
+    for file, name in (("a", ""), ("b", "same"), ("c.traj", ""), ("d", "same"), ("e", "2"), ("f", "a")):
+        trajectory(tmp_path / f"{file}.json", name=name)
+    found = {1: "a.json", 2: "b.json", 3: "c.traj.json", 4: "d.json", 5: "e.json", 6: "f.json"}
+    for wanted, number in (("c.traj", 3), ("2", 2), ("5", 5), ("6", 6)):
+        data = json.loads(cliff(tmp_path, "--at", 1, "--session", wanted, "--json").stdout)
+        assert data["path"] == str(tmp_path / found[number])
+    for wanted, numbers in (("same", "2, 4"), ("a", "1, 6")):
+        result = cliff(tmp_path, "--at", 1, "--session", wanted)
+        assert (result.exit_code, result.stdout) == (2, "")
+        said = f"several sessions are named '{wanted}': numbers {numbers}; --session takes a name or a number"
+        assert f"{said} from 1 to 6\n" in result.stderr
+    result = cliff(tmp_path, "--at", 1, "--session", "7")
+    assert "no session '7': a, same, c.traj, same, 2, a; --session takes a name or a number" in result.stderr
+
+
 def test_errors_of_one_view_as_json(tmp_path, made):
     broken, missing = tmp_path / "broken.json", tmp_path / "missing.json"
     broken.write_text('{"messages": [')
-    for arguments in ((made, "--at", 13), (broken, "--at", 1), (missing, "--at", 1), (made, made, "--at", 1)):
+    other = trajectory(tmp_path / "other.json")
+    for arguments in ((made, "--at", 13), (broken, "--at", 1), (missing, "--at", 1), (made, other, "--at", 1)):
         result = cliff(*arguments, "--json")
         assert result.exit_code == 2
         (error,) = json.loads(result.stdout)["errors"]
@@ -438,6 +507,7 @@ def test_each_policy_has_the_threshold_of_its_name(tmp_path):
     result = cliff(made, "--policy", "cliff@auto,cliff@9000,full", "--threshold", "16000")
     assert "threshold: auto, 8 000 tokens at the end" in result.stdout
     assert "in place of" not in result.stdout
+    assert result.stdout.count("smallest workable threshold: ") == 1, "what two have in common is said once"
 
 
 def test_there_is_no_such_request(made):
@@ -461,9 +531,15 @@ def test_a_plot(tmp_path, made):
 
 def test_a_plot_that_cannot_be_written(tmp_path, made):
     pytest.importorskip("matplotlib")
-    result = cliff(made, "--plot", tmp_path / "missing" / "a.svg")
-    assert result.exit_code == 2
-    assert "a.svg: the plot cannot be written: No such file or directory" in result.stderr
+    """It is found out first."""
+    missing = tmp_path / "missing"
+    result = cliff(made, "--plot", missing / "a.svg")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{missing / 'a.svg'} cannot be written: there is no folder {missing}\n" in result.stderr
+    (tmp_path / "a.svg").mkdir()
+    result = cliff(made, "--plot", tmp_path / "a.svg")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{tmp_path / 'a.svg'} cannot be written: it is a folder\n" in result.stderr
 
 
 def test_a_plot_that_cannot_be_drawn(tmp_path, made, monkeypatch):
@@ -644,7 +720,7 @@ def test_a_folder_with_a_pipe_does_not_wait(tmp_path, made):
 
 @pytest.mark.parametrize("arguments", [("--at", "100"), ("--json", "--at", "100"), ()])
 def test_a_reader_that_goes_away(tmp_path, arguments):
-    paths = [trajectory(tmp_path / "a.json", turns=100)] * (1 if arguments else 30)
+    paths = [trajectory(tmp_path / f"{number}.json", turns=100) for number in range(1 if arguments else 30)]
     process = subprocess.Popen(
         [*PROGRAM, "replay", *paths, *SMALL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

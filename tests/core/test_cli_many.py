@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,14 +106,111 @@ def test_many_files_are_stored_in_the_cache(folder, tmp_path, monkeypatch):
 
 
 def test_a_store_that_cannot_be_written(folder, tmp_path, monkeypatch):
-    result = cliff("replay", folder, "--store", tmp_path)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"error: {tmp_path}: results cannot be kept there (Is a directory)" in result.stderr
+    missing = tmp_path / "missing"
+    for store, problem in ((tmp_path, "it is a folder"), (missing / "store", f"there is no folder {missing}")):
+        result = cliff("replay", folder, "--store", store)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{store} cannot be written: {problem}\n" in result.stderr
+    assert not missing.exists()
+    os.mkfifo(tmp_path / "pipe")
+    notes = tmp_path / "notes.json"
+    notes.write_text("my notes")
+    for store, problem in ((tmp_path / "pipe", "it is a pipe"), (notes, "it is no store of cliff; name another file")):
+        result = cliff("replay", folder, "--store", store)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"error: {store}: results cannot be kept there ({problem})\n" in result.stderr
+    assert notes.read_text() == "my notes"
     monkeypatch.setattr(batch, "STORE_FROM", 5)
     (tmp_path / "cache").write_text("a file")
     result = cliff("replay", folder)
     assert result.exit_code == 0, "the default one is left out"
-    assert "results cannot be kept there" in result.stderr
+    assert f"{tmp_path / 'cache' / 'cliff' / 'replays'}: results cannot be kept there (Not a dir" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("replay", "--store"), ("tune", "--store"), ("report", "--store"), ("report", "--output"), ("replay", "--plot")],
+)
+def test_an_input_is_not_written_over(folder, tmp_path, command, flag):
+    """Whatever it is called, and whether it could be read or not."""
+    if flag == "--plot":
+        pytest.importorskip("matplotlib")
+    suffix = ".svg" if flag == "--plot" else ".json"
+    named = (folder / "00.json").rename(folder / f"00{suffix}")
+    soft, hard = tmp_path / f"soft{suffix}", tmp_path / f"hard{suffix}"
+    soft.symlink_to(named)
+    hard.hardlink_to(named)
+    broken = folder / f"broken{suffix}"
+    broken.write_text('{"messages": [')
+    for output, inputs in (
+        (named, [named]),
+        (named, [folder]),
+        (soft, [folder]),
+        (hard, [folder]),
+        (named, [soft]),
+        (broken, [broken]),
+        *([(broken, [folder])] if suffix == ".json" else []),
+    ):
+        content = output.read_bytes()
+        result = cliff(command, *inputs, flag, output)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{output} is an input and would be overwritten: name another file\n" in result.stderr
+        assert output.read_bytes() == content
+
+
+def test_a_file_of_a_session_that_is_a_folder_is_not_written_over(traces, tmp_path):
+    session = tmp_path / "session"
+    shutil.copytree(traces / "raw_api" / "oh-sdk-llm-logs", session)
+    (first, *_) = sorted(session.glob("*.json"))
+    for output in (first, session / "new.json"):
+        result = cliff("report", session, "-o", output)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{output} is an input and would be overwritten" in result.stderr
+    assert cliff("report", session, "--policy", "full", "-o", session / "report.html").exit_code == 0
+
+
+def test_two_outputs_are_two_files(folder, tmp_path):
+    result = cliff("report", folder, "-o", tmp_path / "a", "--store", tmp_path / "a")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{tmp_path / 'a'} is named for two outputs\n" in result.stderr
+    assert not (tmp_path / "a").exists()
+
+
+def test_outputs_among_the_sessions_are_no_sessions(folder):
+    """The second time they are there."""
+    command = ("report", folder, "--policy", "full", "-o", folder / "a.html", "--store", folder / "s.jsonl")
+    for _ in range(2):
+        result = cliff(*command)
+        assert (result.exit_code, result.stderr) == (0, f"report: {folder / 'a.html'}\n")
+    result = cliff("replay", folder, "--policy", "full")
+    assert result.exit_code == 0
+    lines = result.stderr.strip().split("\n")
+    assert [re.search(r"warning: skipped \S+/(\S+): ", line)[1] for line in lines] == ["a.html", "s.jsonl"]
+    (folder / "s.jsonl").write_bytes(b"")
+    assert cliff(*command).exit_code == 0, "one that was interrupted before the first result"
+    (folder / "s.jsonl").write_bytes(b"")
+    assert cliff("replay", folder, "--policy", "full").exit_code == 2, "any other is a session that is empty"
+
+
+def test_a_store_that_is_full(folder, tmp_path):
+    """It is said once, and all is replayed; what was kept before is found the next time."""
+    store = tmp_path / "store"
+    command = [*PROGRAM, "replay", folder, *SMALL, "--json", "--store", store]
+    subprocess.run(command, capture_output=True, check=True)
+    lines = store.read_bytes().splitlines(keepends=True)
+    store.write_bytes(b"".join(lines[:2]))
+    room = store.stat().st_size + len(lines[2]) // 2
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=limited)
+    assert len(json.loads(done.stdout)["sessions"]) == 5
+    assert done.stderr == f"warning: no more results are kept in {store}: No space left on device\n"
+    assert store.stat().st_size == room
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert again.stdout == done.stdout
+    assert store.read_bytes().splitlines(keepends=True) == lines
 
 
 def test_the_bar_counts_files(folder, monkeypatch):
@@ -244,9 +343,21 @@ def test_a_report_of_nothing(tmp_path, folder):
     assert result.exit_code == 2
     assert "there is no session with a model request: no page is written" in result.stderr
     assert not out.exists()
-    result = cliff("report", folder, "-o", tmp_path / "missing" / "a.html", "--policy", "full")
-    assert result.exit_code == 2
-    assert "a.html: the page cannot be written: No such file or directory" in result.stderr
+
+
+def test_a_report_that_cannot_be_written(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr(batch, "replay", lambda *_: pytest.fail("it is found out first"))
+    missing = tmp_path / "missing"
+    for output, problem in ((tmp_path, "it is a folder"), (missing / "a.html", f"there is no folder {missing}")):
+        result = cliff("report", folder, "-o", output, "--policy", "full")
+        assert result.exit_code == 2
+        assert f"{output} cannot be written: {problem}\n" in result.stderr
+    result = cliff("report", folder, "-o", "")
+    assert "a path is empty: is a variable not set?" in " ".join(result.stderr.split())
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for output in (folder / "00.json", tmp_path / "new.html"):
+        result = cliff("report", folder, "-o", output)
+        assert f"{output} cannot be written: permission denied\n" in result.stderr
 
 
 def test_a_report_in_spite_of_an_input_that_fails(tmp_path, folder):
@@ -273,13 +384,59 @@ def test_tune(folder):
     assert result.stderr == ""
     data = json.loads(cliff("tune", folder, "--thresholds", "3000,4000,8000", "--json").stdout)
     assert list(data["thresholds"]) == ["3000", "4000", "8000"]
-    assert (data["smallest_threshold"], data["best_replayed"]) == (2_370, 3_000)
+    assert data["smallest_threshold"] == {"least": 2_370, "most": 2_370, "raises": True}
+    assert data["best_replayed"] == 3_000
     costs = {name: point["cost_replayed"] for name, point in data["thresholds"].items()}
     assert min(costs, key=costs.get) == "3000"
     assert max(costs.values()) < data["full"]["cost_replayed"]
     at_8000 = data["thresholds"]["8000"]
-    assert data["auto"] == {name: value for name, value in at_8000.items() if name != "cost_closed"}
+    assert at_8000["raised"] == 0
+    assert data["auto"] == {name: value for name, value in at_8000.items() if name not in ("cost_closed", "raised")}
     assert data["thresholds"]["3000"]["support"]["share"] <= 1 == data["full"]["support"]["share"]
+
+
+def with_prompt(path, tokens, turns):
+    """A session with a system prompt, which no cliff frees."""
+    data = json.loads(trajectory(path, turns=turns).read_text())
+    data["messages"].insert(0, {"role": "system", "content": words(tokens)})
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_tune_of_sessions_whose_fixed_parts_differ(tmp_path):
+    """The least cost is the least of the table, in text and JSON: the second session's smallest is not the first's."""
+    paths = trajectory(tmp_path / "small.json", turns=80), with_prompt(tmp_path / "large.json", 20_000, 20)
+    flags = ("--thresholds", "3000,12000,26000")
+    lines = cliff("tune", *paths, *flags).stdout.split("\n")
+    shares = {row.split("%")[0][:10].strip(): row.split() for row in lines[3:6]}
+    assert list(shares) == ["3 000", "12 000", "26 000"]
+    assert min(shares, key=lambda name: float(shares[name][3].rstrip("%"))) == "3 000"
+    assert float(shares["26 000"][3].rstrip("%")) > 1.1 * float(shares["3 000"][3].rstrip("%"))
+    text = " ".join(" ".join(lines).split())
+    assert (
+        "smallest workable threshold: 2 370 to 25 904 tokens, by session; each raises a smaller one to its own "
+        "least cost, closed form: a threshold of 3 000 tokens, raised in 1 of 2 sessions "
+        "least cost, replay: a threshold of 3 000 tokens, raised in 1 of 2 sessions " in text
+    )
+    data = json.loads(cliff("tune", *paths, *flags, "--json").stdout)
+    assert data["smallest_threshold"] == {"least": 2_370, "most": 25_904, "raises": True}
+    assert (data["best_closed"], data["best_replayed"]) == (3_000, 3_000)
+    assert {name: point["raised"] for name, point in data["thresholds"].items()} == {"3000": 1, "12000": 1, "26000": 0}
+
+    text = " ".join(cliff("tune", paths[1], *flags).stdout.split())
+    assert "smallest workable threshold: 25 904 tokens; a smaller one is raised to it" in text
+    data = json.loads(cliff("tune", paths[1], *flags, "--json").stdout)
+    assert len({data["thresholds"][name]["cost_replayed"] for name in ("3000", "12000")}) == 1
+    text = " ".join(cliff("tune", *paths, "--preset", "paper", *flags).stdout.split())
+    assert "2 370 to 25 904 tokens, by session; preset paper takes a smaller one as it is" in text
+    assert "raised" not in text
+
+
+def test_tune_of_one_session_says_what_a_threshold_was_raised_to(tmp_path):
+    path = with_prompt(tmp_path / "large.json", 5_000, 80)
+    lines = cliff("tune", path, "--thresholds", "3000,20000").stdout.split("\n")
+    assert "least cost, replay: a threshold of 3 000 tokens, raised to 8 257" in lines
+    assert json.loads(cliff("tune", path, "--thresholds", "3000,20000", "--json").stdout)["best_replayed"] == 3_000
 
 
 def test_tune_of_one_session_says_how_it_grows(folder):
@@ -289,12 +446,13 @@ def test_tune_of_one_session_says_how_it_grows(folder):
     assert "least cost, closed form: full context" in text, "8 000 is never reached"
 
 
-@pytest.mark.parametrize("columns", [40, 71, 120])
+@pytest.mark.parametrize("columns", [40, 60, 77, 78, 120])
 def test_tune_at_any_width(folder, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     text = cliff("tune", folder, "--thresholds", "3000,4000").stdout
     assert all(len(line) <= columns for line in text.split("\n"))
-    assert ("█" in text) == (columns >= 72)
+    assert ("█" in text) == (columns >= 78)
+    assert "…" not in text or columns < 60
 
 
 def test_tune_adds_no_dollars_to_shares(folder, tmp_path):
@@ -311,13 +469,27 @@ def test_tune_adds_no_dollars_to_shares(folder, tmp_path):
     [
         (["--thresholds", "8k"], "thresholds are whole numbers of tokens, as in 8000,16000; not '8k'"),
         (["--thresholds", "0"], "not '0'"),
-        (["--policy", "full"], "cliff tune replays policy cliff: it has no --policy"),
+        (["--thresholds", "8000," + "9" * 400], "thresholds are whole numbers of tokens"),
+        (["--policy", "full"], "No such option: --policy"),
+        (["--threshold", "9000"], "No such option: --threshold (Possible options: --thresholds)"),
+        (["--threshold-tokens", "9000"], "No such option: --threshold-tokens"),
     ],
 )
 def test_a_flag_of_tune_that_is_wrong(folder, arguments, problem):
     result = cliff("tune", folder, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in " ".join(re.sub("[│╭╮╰╯─]", " ", result.stderr).split())
+
+
+def test_tune_offers_no_flag_that_it_refuses(folder):
+    """A threshold that is set for all commands is none of its own either: it tries those of --thresholds."""
+    text = cliff("tune", "--help").stdout
+    flags = set(re.findall(r"^  (?:-., )?(--[a-z-]+)", text, re.MULTILINE))
+    assert {"--thresholds", "--keep-turns", "--model", "--jobs"} < flags
+    assert not {"--policy", "--threshold", "--threshold-tokens", "--clear-keep", "--authors-python"} & flags
+    config = json.loads(cliff("tune", folder, "--keep-turns", 4, "--json").stdout)["config"]
+    assert config["keep_turns"] == 4
+    assert "threshold_tokens" not in config
 
 
 def test_tune_of_nothing(tmp_path):

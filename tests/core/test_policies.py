@@ -80,6 +80,16 @@ def test_an_unknown_policy_names_the_nearest(name, hint):
         policies(["full", name], paper(100))
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("authors", "cliff")])
+def test_only_cliff_has_auto(name):
+    (cliff,) = policies(["cliff@auto"], paper(100))
+    assert (cliff.name, cliff.config.auto) == ("cliff@auto", True)
+    with pytest.raises(PolicyError, match=f"policy '{name}@auto': only cliff has auto; give a number .* {name}@16000"):
+        policies(["cliff@auto", f"{name}@auto"], paper(100))
+    auto = CliffConfig.preset("paper", threshold_tokens="auto")
+    assert policies([name], auto)[0].name == name, "with --threshold auto it runs at the default"
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_a_policy_starts_again_for_the_next_session(name):
     """Also in the middle of the same one, and for a history that is shorter than the last."""

@@ -4,12 +4,13 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from cliff_core import plot, report, show
+from cliff_core import decision, plot, report, show
 from cliff_core.config import CliffConfig
 from cliff_core.ledger import RELATIVE, Tariff
 from cliff_core.policies import CliffPolicy, policies
@@ -137,8 +138,12 @@ def test_a_narrow_terminal_has_fewer_columns():
     for width, left_out in ((79, ()), (72, ("5 034",)), (64, ("5 034",)), (54, ("85.0%", "5 034"))):
         text = table(width)
         assert [figure for figure in figures if figure not in text] == list(left_out), width
-        assert ("peak" in text, "cached" in text) == ("5 034" not in left_out, "85.0%" not in left_out)
-        assert ("cliffs" in text) == (width >= 72)
+        names = text.split("\n")[0]
+        assert ("peak" in names, "cached" in names) == ("5 034" not in left_out, "85.0%" not in left_out)
+        assert ("cliffs" in names) == (width >= 72)
+        said = re.findall("no room for: (.*)", text)
+        missing = [name for name in ("peak", "cliffs", "cached") if name not in names]
+        assert said == ([", ".join(missing)] if missing else []), width
 
 
 @pytest.mark.parametrize("width", [20, 30, 40])
@@ -191,9 +196,117 @@ def test_other_notes():
     bare = made(model=None, comparable=0, compactions=(3,))
     text = printed(report.session_report(replayed(bare), RELATIVE))
     assert "test · model unknown · 13 requests" in text
-    assert "fixed part: 0 tokens: the file has neither system prompt nor usage" in text
+    assert "the file has no usage to take it from (a system prompt among the messages is none of it)" in " ".join(
+        text.split()
+    )
     assert "the recorded agent did not send the full context" in " ".join(text.split())
     assert "the recorded agent compacted 1 time; here its original messages stay" in text
+
+
+def test_cliffs_are_counted_where_there_are_any_to_count():
+    """`sliding` and `clear-tools` move at every request, and that is no cliff: nothing is shown, 0 in the JSON."""
+    config = CliffConfig.preset("paper", threshold_tokens=2500)
+    names = ["cliff", "summarize", "sliding", "clear-tools", "full", "cliff@100000"]
+    done = replay(made(), policies(names, config), config)
+    assert done.results["sliding"].entries[-1].tokens < done.full.entries[-1].tokens, "it dropped turns"
+    totals = report.Totals()
+    totals.add(done, TARIFF)
+    shown = {name: report._figures(name, its, totals)["cliffs"] for name, its in totals.policies.items()}
+    assert shown == {"cliff": "3", "summarize": "3", "sliding": "", "clear-tools": "", "full": "", "cliff@100000": "0"}
+    data = report.session_json(done, TARIFF)["policies"]
+    assert [data[name]["cliffs"] for name in names] == [3, 3, 0, 0, 0, 0]
+
+
+# Nothing can free 100 tokens of system prompt and tools and 14 of the task: (114 + 2 000) / 0.85, rounded up.
+SMALLEST = 2488
+
+
+def used(done, limit=None):
+    return {name: (its.least, its.most) for name, its in report.thresholds(done, limit).items()}
+
+
+def decided(monkeypatch):
+    """What `sliding` decides by from now on."""
+    found = set()
+
+    def spy(*given):
+        found.add(effective(*given))
+        return effective(*given)
+
+    effective = decision.effective_threshold
+    monkeypatch.setattr("cliff_core.policies.sliding.decision.effective_threshold", spy)
+    return found
+
+
+def alone(session, preset, threshold, limit=None):
+    config = CliffConfig.preset(preset, threshold_tokens=threshold)
+    return replay(session, policies(["sliding"], config), config, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("preset", "threshold", "limit", "its"),
+    [
+        ("default", 3000, None, 3000),
+        ("default", 2340, None, SMALLEST),
+        ("paper", 2340, None, 2340),
+        ("default", 50_000, 4000, 3800),
+        ("default", "auto", None, 32_000),
+        ("default", "auto", 4000, 3800),
+    ],
+)
+def test_the_threshold_of_sliding(monkeypatch, preset, threshold, limit, its):
+    found = decided(monkeypatch)
+    done = alone(made(), preset, threshold, limit)
+    assert found == {its}
+    assert used(done, limit) == {"sliding": (its, its)}
+
+
+def test_thresholds_of_the_policies():
+    config = CliffConfig.preset("default", threshold_tokens=2340)
+    done = replay(made(), policies(["cliff", "full", "sliding", "sliding@2600", "cliff@auto"], config), config)
+    done.results["authors"] = replace(done.results["sliding"], policy="authors")
+    assert used(done) == {
+        "cliff": (SMALLEST, SMALLEST),
+        "sliding": (SMALLEST, SMALLEST),
+        "sliding@2600": (2600, 2600),
+        "cliff@auto": (8000, 8000),
+        "authors": (2340, 2340),
+    }
+    differing = [name for name, its in report.thresholds(done).items() if its.differs]
+    assert differing == ["cliff", "sliding", "cliff@auto"]
+
+
+def test_pinned_messages_raise_the_threshold_of_cliff_alone(monkeypatch):
+    session = made()
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    session.messages.insert(3, {"role": "user", "content": [picture]})
+    moved = [Request(r.at + (r.at > 2), r.usage if r.at < 3 else None) for r in session.requests]
+    pinned = Session(session.path, "test", "chat", session.messages, moved, name="made")
+    its = used(replayed(pinned, "default", 2340))
+    assert its == {"cliff": (SMALLEST, 4337), "sliding": (SMALLEST, SMALLEST)}, "a picture has 1 568 + 4 tokens"
+    found = decided(monkeypatch)
+    alone(pinned, "default", 2340)
+    assert found == {SMALLEST}
+
+
+def test_a_recording_that_begins_amid_a_session(monkeypatch):
+    session = made()
+    late = Session(session.path, "test", "chat", session.messages, session.requests[4:], name="made")
+    its = used(replayed(late, "default", 2340))
+    found = decided(monkeypatch)
+    alone(late, "default", 2340)
+    assert its["sliding"] == its["cliff"] == (min(found), max(found))
+
+
+def test_with_auto_the_threshold_of_the_others_is_said():
+    def said(names, threshold="auto"):
+        config = CliffConfig.preset("default", threshold_tokens=threshold)
+        return " ".join(printed(report.session_report(replay(made(), policies(names, config), config), TARIFF)).split())
+
+    others = "sliding, clear-tools: threshold 32 000 tokens, since only cliff has auto; raised and lowered as any"
+    assert others in said(["cliff", "full", "sliding", "clear-tools", "sliding@9000"])
+    assert "only cliff has auto" not in said(["cliff", "full", "sliding@9000"])
+    assert "only cliff has auto" not in said(["cliff", "sliding"], 9000)
 
 
 def test_totals():
@@ -343,6 +456,55 @@ def test_what_a_panel_shows():
     assert shown.lines["full"].tokens == tuple(114 + 410 * turn for turn in range(13))
     assert shown.lines["cliff"].cliffs[0] == 7
     assert shown.lines["full"].cost_vs_full == 1
+
+
+def test_the_threshold_of_a_panel_says_whose_it_is():
+    def label(names, threshold=2340, preset="default", limit=None):
+        config = CliffConfig.preset(preset, threshold_tokens=threshold)
+        done = replay(made(), policies(names, config), config, limit=limit)
+        return plot.Panel.of(done, TARIFF, config, limit).threshold_label
+
+    assert label(["cliff", "full", "sliding"]) == "threshold 2.49k"
+    assert label(["cliff", "sliding@2600", "full"]) == "threshold of cliff 2.49k"
+    assert label(["cliff@9000", "cliff"]) == "threshold of cliff@9000 9k"
+    assert label(["cliff", "sliding"], "auto") == "threshold of cliff 8k"
+    assert label(["sliding", "full"]) == "threshold 2.49k"
+    assert label(["full"]) == "threshold 2.34k"
+    assert label(["cliff", "sliding"], 50_000, limit=4000) == "threshold 3.8k"
+
+
+def test_what_a_session_is_called():
+    def called(name, path="runs/a.traj.json"):
+        return plot.Called.of(Session(Path(path), "test", "chat", [], [], name=name)).name
+
+    assert [called(name) for name in ("made", "12", "")] == ["made", "a.traj 12", "a.traj"]
+
+
+def test_sessions_of_one_name_are_told_apart():
+    paths = ["a/s.json", "b/s.json", "b/t.json", "deep/a/s.json"]
+    same = [plot.Called("same", Path(path)) for path in paths]
+    twice = [plot.Called("twice", Path("c.jsonl"), number) for number in (1, 2)]
+    both = [plot.Called("both", Path("d.jsonl"), 1), plot.Called("both", Path("d.jsonl"), 2)]
+    both.append(plot.Called("both", Path("e.jsonl")))
+    only = plot.Called("only", Path("a/s.json"), 3)
+    tails = plot.told_apart([*same, *twice, *both, only, only])
+    assert [tails[one] for one in same] == ["a/s.json", "b/s.json", "t.json", "deep/a/s.json"]
+    assert [tails[one] for one in twice] == ["no. 1", "no. 2"]
+    assert [tails[one] for one in both] == ["d.jsonl no. 1", "d.jsonl no. 2", "e.jsonl"]
+    assert tails[only] == ""
+
+
+def test_a_plot_tells_sessions_of_one_name_apart(tmp_path):
+    pytest.importorskip("matplotlib")
+    config = CliffConfig.preset("paper", threshold_tokens=2500)
+    panels = []
+    for folder in ("one", r"$\frac$"):  # the second is no formula
+        session = replace(made(), name=r"$\sqrt$", path=Path(folder) / "s.json")
+        panels.append(plot.Panel.of(replayed(session), TARIFF, config))
+    plot.draw(panels, 2, tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert "one/s.json · test · model" in text
+    assert r"$\frac$/s.json · test · model" in text
 
 
 def test_an_svg_has_the_same_bytes_each_time(tmp_path):

@@ -9,11 +9,13 @@ file and not done again.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
 import multiprocessing
 import os
+import re
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -32,6 +34,9 @@ from cliff_core.policies import Policy, Settings, policies
 from cliff_core.policies.authors import VERSION as AUTHORS_VERSION
 from cliff_core.replay import Replay, limit_of, model_of, replay
 from cliff_core.traces import Session
+from cliff_core.traces.source import special
+
+_log = logging.getLogger(__name__)
 
 POOL_FROM = 8
 """Files from which on several processes are used where nobody says how many."""
@@ -130,7 +135,16 @@ def study(path: Path, plan: Plan, chosen: Sequence[Policy]) -> Iterator[Item]:
             if empty:
                 yield Said("warning", f"{path}: there is no session in this file", path)
         except traces.TraceError as error:
-            yield Said("error", str(error), path)
+            yield Said("error", unread(error), path)
+
+
+def unread(error: traces.TraceError) -> str:
+    """Why a file could not be read, as people are told."""
+    no_format = error.expects == traces.EXPECTS and error.__cause__ is None
+    return f"{error} ({FORMATS_ARE})" if no_format else str(error)
+
+
+FORMATS_ARE = "docs/replay.md lists the formats"
 
 
 def _done(session: Session, plan: Plan, chosen: Sequence[Policy]) -> Done:
@@ -296,20 +310,26 @@ def _work(path: Path) -> list[Item]:
 class Store:
     """Results in a file: a line each, `KEY JSON`, appended as they come. The key is a digest of the file's content and
     of the plan (`Plan.key`), so a result is found wherever the file lies, and never after anything changed. A line that
-    an interrupt cut off goes, and anything that is no result is left alone.
+    an interrupt cut off goes, and other lines are left alone.
 
-    Raises OSError where the file cannot be written."""
+    Raises OSError where the file cannot be opened, or holds something else. Where it cannot be written later on (the
+    disk is full), a warning says so, and no more is kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind := special(path):
+            raise OSError(errno.EINVAL, f"it is {kind}", str(path))
         self._places: dict[str, int] = {}
-        self._file = open(path, "a+b")  # noqa: SIM115 - open as long as this object
-        self._file.seek(0)
+        # Both are open as long as this object.
+        self._end = open(path, "ab", buffering=0)  # noqa: SIM115
+        self._file = open(path, "rb")  # noqa: SIM115
+        if not is_store(path, or_empty=True):
+            self.close()
+            raise OSError(errno.EEXIST, "it is no store of cliff; name another file", str(path))
         place = 0
         for line in self._file:
             if not line.endswith(b"\n"):
-                self._file.truncate(place)
+                self._end.truncate(place)
                 break
             if line[_KEY_CHARS : _KEY_CHARS + 1] == b" ":
                 self._places[line[:_KEY_CHARS].decode("ascii", "replace")] = place
@@ -331,17 +351,37 @@ class Store:
         """Keep what was done, unless something failed: that is tried again."""
         if not key or any(isinstance(item, Said) and item.kind == "error" for item in items):
             return
+        if self._end.closed:
+            return
         data = [_data(item) for item in items]
-        self._file.seek(0, os.SEEK_END)
-        self._places[key] = self._file.tell()
-        self._file.write(f"{key} {json.dumps(data, separators=(',', ':'))}\n".encode())
-        self._file.flush()
+        line = f"{key} {json.dumps(data, separators=(',', ':'))}\n".encode()
+        try:
+            place = self._end.seek(0, os.SEEK_END)
+            if self._end.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            _log.warning("no more results are kept in %s: %s", self.path, error.strerror or error)
+            self._end.close()
+        else:
+            self._places[key] = place
 
     def close(self) -> None:
+        self._end.close()
         self._file.close()
 
 
 _KEY_CHARS = 64
+_RESULT = re.compile(rb"[0-9a-f]{%d} \[" % _KEY_CHARS)
+
+
+def is_store(path: Path, or_empty: bool = False) -> bool:
+    """Whether a file begins with a result."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_KEY_CHARS + 2)
+    except OSError:
+        return False
+    return _RESULT.match(head) is not None or (or_empty and not head)
 
 
 MOST_STORES = 5
@@ -349,9 +389,10 @@ MOST_STORES = 5
 
 
 def default_store(plan: Plan) -> Path:
-    """`cliff/replays` below the XDG cache directory has a file for each plan."""
+    """`cliff/replays` below the XDG cache directory, which is made, has a file for each plan."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "cliff" / "replays"
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{plan.key()[:16]}.jsonl"
     others = sorted((file for file in folder.glob("*.jsonl") if file != path), key=lambda file: file.stat().st_mtime)
     for file in others[: max(0, len(others) - MOST_STORES + 1)]:

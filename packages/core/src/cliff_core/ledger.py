@@ -171,7 +171,7 @@ class Pricing:
             tariff = Tariff(price.input, cached, price.cache_write, price.source, output=price.output)
         elif self.model is not None:
             raise UnknownPriceError(
-                f"no price is known for the model {self.model!r}; give --price-input and --price-cached"
+                f"no price is known for the model {self.model!r}; give --price-input and --price-cached instead"
             )
         else:
             tariff = RELATIVE

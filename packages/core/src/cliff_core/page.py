@@ -7,13 +7,15 @@ requests."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 
 from cliff_core.batch import Done
 from cliff_core.config import CliffConfig
-from cliff_core.plot import MOST_PANELS, ROOM, STEEP, Line, Panel, largest
+from cliff_core.plot import MOST_PANELS, ROOM, STEEP, Called, Line, Panel, largest, told_apart
 from cliff_core.replay import model_of
 from cliff_core.report import (
     COST_IS,
@@ -21,14 +23,19 @@ from cliff_core.report import (
     SUPPORT_IS,
     Sum,
     Totals,
+    Used,
+    cliffs_of,
     colour_of,
     notes,
     prices,
+    thresholds,
 )
 from cliff_core.wording import counted, dollars, grouped, plain, printable, thousands
 
 MOST_ROWS = 200
 MOST_CURVES = MOST_PANELS
+MOST_LEFT_OUT = 50
+"""Inputs that are named one by one where they failed or were skipped."""
 MOST_POINTS = 240
 """Points of a curve; a longer one shows the lowest and the highest of each stretch."""
 
@@ -41,11 +48,14 @@ h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0}h2{font-size:1.15rem;margin:
 h3{font-size:1rem;margin:1.5rem 0 .25rem;overflow-wrap:anywhere}
 p,li{max-width:46rem}.dim{color:#57606a;font-size:.875rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
-th,td{padding:.3rem .6rem;text-align:right;white-space:nowrap;border-bottom:1px solid #d8dee4}
+th,td{padding:.3rem .6rem;text-align:right;vertical-align:top;border-bottom:1px solid #d8dee4}td{white-space:nowrap}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:#fff}
-td.name{max-width:14rem;overflow:hidden;text-overflow:ellipsis}
+td.name{white-space:normal;overflow-wrap:anywhere;min-width:10rem;max-width:14rem}
+td.name span{display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:6;overflow:hidden}
+li{overflow-wrap:anywhere}
 th{font-weight:600;color:#57606a}.dot{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.4em}
-svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif}
+svg{width:100%;min-width:34rem;height:auto;display:block}svg text{font:12px system-ui,sans-serif}
+@media(max-width:40rem){th,td{padding:.3rem .4rem}td.name{min-width:7rem;max-width:7rem}}
 """.strip()
 
 
@@ -56,15 +66,67 @@ class _Figures:
     cost_vs_full: float | None
     share: float | None
     cliffs: int
-    rereads: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    title: str
+    called: Called
     subtitle: str
     requests: int
     figures: dict[str, _Figures]
+    thresholds: dict[str, Used]
+
+
+@dataclass(slots=True)
+class _Span:
+    """Some sessions, and the thresholds that a policy had there."""
+
+    sessions: int = 0
+    least: int = 0
+    most: int = 0
+
+    def add(self, used: Used) -> None:
+        self.least = min(self.least, used.least) if self.sessions else used.least
+        self.most = max(self.most, used.most)
+        self.sessions += 1
+
+    def __str__(self) -> str:
+        return _range(self.least, self.most)
+
+
+@dataclass(slots=True)
+class _Thresholds:
+    """A policy's thresholds over all sessions."""
+
+    asked: int
+    auto: bool
+    all: _Span = field(default_factory=_Span)
+    raised: _Span = field(default_factory=_Span)
+    lowered: _Span = field(default_factory=_Span)
+
+    def add(self, used: Used) -> None:
+        self.all.add(used)
+        if used.most > used.asked:
+            self.raised.add(used)
+        if used.least < used.asked:
+            self.lowered.add(used)
+
+    @property
+    def differs(self) -> bool:
+        return self.auto or self.raised.sessions + self.lowered.sessions > 0
+
+    def __str__(self) -> str:
+        if self.auto:
+            return f"auto, which was {self.all} tokens at the cliffs and the end"
+        text = f"{grouped(self.asked)} tokens"
+        if self.raised.sessions:
+            text += f", raised to {self.raised} in {self._of(self.raised)}: the smallest workable threshold there"
+        if self.lowered.sessions:
+            text += f", lowered to {self.lowered} in {self._of(self.lowered)}: to leave room in the model's window"
+        return text
+
+    def _of(self, span: _Span) -> str:
+        return f"{grouped(span.sessions)} of {counted(self.all.sessions, 'session')}"
 
 
 class Page:
@@ -75,31 +137,59 @@ class Page:
         self.totals = Totals()
         self._rows: list[_Row] = []
         self._panels: list[Panel] = []
+        self._thresholds: dict[str, _Thresholds] = {}
+        self._left_out: list[str] = []
+        self._unnamed = 0
+        self._file: tuple[Path, dict[str, int]] = (Path(), {})
 
-    def add(self, done: Done) -> None:
-        """A session that has requests."""
+    def add(self, done: Done, limit: int | None = None) -> None:
+        """A session that has requests. `limit`: tokens that the provider takes, where known (`replay.limit_of`)."""
         self.totals.add(done.replay, done.tariff)
-        self._panels = largest([*self._panels, Panel.of(done.replay, done.tariff, self.config)])
-        self._rows.append(_row(done))
+        row = _row(done, self._called(done), limit)
+        for name, used in row.thresholds.items():
+            self._thresholds.setdefault(name, _Thresholds(used.asked, used.auto)).add(used)
+        self._panels = largest([*self._panels, Panel.of(done.replay, done.tariff, self.config, limit, row.called)])
+        self._rows.append(row)
         if len(self._rows) > MOST_ROWS:
             least = min(range(len(self._rows)), key=lambda index: self._rows[index].requests)
             del self._rows[least]
+
+    def left_out(self, text: str) -> None:
+        """An input, or a part of one, that is not in the figures: which, and why."""
+        if len(self._left_out) < MOST_LEFT_OUT:
+            self._left_out.append(text)
+        else:
+            self._unnamed += 1
+
+    def _called(self, done: Done) -> Called:
+        """The sessions of a file come one after the other: those of one name are numbered."""
+        called = Called.of(done.replay.session)
+        if self._file[0] != called.path:
+            self._file = (called.path, {})
+        numbers = self._file[1]
+        numbers[called.name] = numbers.get(called.name, 0) + 1
+        return called._replace(number=numbers[called.name])
 
     def html(self) -> str:
         totals = self.totals
         sessions, requests = counted(totals.sessions, "session"), counted(totals.requests, "request")
         config = self.config
         threshold = "auto" if config.auto else f"{grouped(config.first_threshold)} tokens"
+        what = f"{sessions}, {requests}, threshold {threshold}, preset {config.preset_name}."
         parts = [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f"<title>cliff report: {escape(sessions)}</title><style>{STYLE}</style></head><body>",
+            f"<title>cliff report: {escape(what)}</title><style>{STYLE}</style></head><body>",
             "<h1>What each policy would have sent, cost and kept</h1>",
-            f"<p>{sessions}, {requests}, threshold {threshold}, preset {config.preset_name}.</p>",
+            f"<p>{escape(_unbroken(what))}</p>",
         ]
         for note in notes(totals.policies):
             parts.append(f"<p><strong>{escape(note[:1].upper() + note[1:])}.</strong></p>")
+        parts += self._used()
+        if left_out := len(self._left_out) + self._unnamed:
+            parts.append(f"<p><strong>Not in the figures: {counted(left_out, 'input')}</strong>, named at the end.</p>")
+        tails = told_apart([*(row.called for row in self._rows), *(panel.called for panel in self._panels)])
         parts += ["<h2>All sessions</h2>", *self._totals()]
         points = {name: _point(its, totals) for name, its in totals.policies.items()}
         parts += [
@@ -112,13 +202,34 @@ class Page:
         if totals.sessions > len(self._panels):
             parts.append(f'<p class="dim">The {len(self._panels)} sessions with the most requests.</p>')
         for panel in self._panels:
-            parts += [f"<h3>{_text(panel.title)}</h3>", f'<p class="dim">{_text(panel.subtitle)}</p>', *_curves(panel)]
+            subtitle = " · ".join(filter(None, (tails[panel.called], panel.subtitle)))
+            title = f'<h3 title="{_text(str(panel.called.path))}">{_text(panel.title)}</h3>'
+            parts += [title, f'<p class="dim">{_text(subtitle)}</p>', *_curves(panel)]
         parts += ["<h2>Sessions</h2>"]
         if totals.sessions > len(self._rows):
             parts.append(f'<p class="dim">The {len(self._rows)} with the most requests.</p>')
-        parts += self._sessions()
-        parts += ["<h2>How the figures are meant</h2>", *self._footer(), "</body></html>", ""]
+        parts += self._sessions(tails)
+        parts += self._thresholds_of_sessions(tails)
+        parts += ["<h2>How the figures are meant</h2>", *self._footer()]
+        if self._left_out:
+            parts += ["<h2>Inputs that failed or were skipped</h2>", '<ul class="dim">']
+            parts += [f"<li>{_text(text)}</li>" for text in self._left_out]
+            parts += [f"<li>{grouped(self._unnamed)} more</li>"] if self._unnamed else []
+            parts.append("</ul>")
+        parts += ["</body></html>", ""]
         return "\n".join(parts)
+
+    def _used(self) -> Iterator[str]:
+        """The thresholds, where they are not what was asked for."""
+        if not any(its.differs for its in self._thresholds.values()):
+            return
+        yield "<p><strong>Not every policy ran at that threshold on every session</strong>, but at these:</p><ul>"
+        alike: dict[str, list[str]] = {}
+        for name, its in self._thresholds.items():
+            alike.setdefault(str(its), []).append(name)
+        for text, names in alike.items():
+            yield f"<li>{escape(', '.join(names))}: {escape(_unbroken(text))}</li>"
+        yield "</ul>"
 
     def _totals(self) -> Iterator[str]:
         totals = self.totals
@@ -136,7 +247,7 @@ class Page:
                     _percent(support.share),
                     f"{grouped(support.rereads)} of {grouped(support.repeats)}",
                     grouped(support.reissuable),
-                    grouped(its.cliffs),
+                    cliffs_of(name, its.cliffs) or "–",
                     grouped(its.calls),
                     grouped(its.peak_tokens),
                 ]
@@ -149,15 +260,34 @@ class Page:
     def _legend(self) -> Iterator[str]:
         yield f"<p>{' &nbsp; '.join(_dot(name) for name in self.totals.policies)}</p>"
 
-    def _sessions(self) -> Iterator[str]:
+    def _sessions(self, tails: dict[Called, str]) -> Iterator[str]:
         names = list(self.totals.policies)
         yield from _table_head(("session", "requests", *(f"{name}: cost, support, cliffs" for name in names)))
         for row in self._rows:
-            cells = [f'<span title="{_text(row.subtitle)}">{_text(row.title)}</span>', grouped(row.requests)]
+            cells = [_named(row, tails), grouped(row.requests)]
             for name in names:
                 its = row.figures[name]
-                cells.append(f"{_percent(its.cost_vs_full)}, {_percent(its.share)}, {its.cliffs}")
+                cliffs = cliffs_of(name, its.cliffs) or "–"
+                cells.append(f"{_percent(its.cost_vs_full)}, {_percent(its.share)}, {cliffs}")
             yield _cells(cells, first="name")
+        yield "</table></div>"
+
+    def _thresholds_of_sessions(self, tails: dict[Called, str]) -> Iterator[str]:
+        """A column for each policy that has a threshold; one for those that have the same everywhere."""
+        rows = [row for row in self._rows if any(used.differs for used in row.thresholds.values())]
+        if not rows:
+            return
+        columns: dict[tuple[str, ...], list[str]] = {}
+        for name in self._thresholds:
+            used = [row.thresholds.get(name) for row in rows]
+            texts = tuple("–" if its is None else _range(its.least, its.most) for its in used)
+            columns.setdefault(texts, []).append(name)
+        yield "<h2>Thresholds, in tokens</h2>"
+        if len(rows) < len(self._rows):
+            yield '<p class="dim">Of the other sessions of the table above they were as asked for.</p>'
+        yield from _table_head(("session", *(", ".join(names) for names in columns.values())))
+        for number, row in enumerate(rows):
+            yield _cells([_named(row, tails), *(texts[number] for texts in columns)], first="name")
         yield "</table></div>"
 
     def _footer(self) -> Iterator[str]:
@@ -179,7 +309,7 @@ class Page:
         yield "</ul>"
 
 
-def _row(done: Done) -> _Row:
+def _row(done: Done, called: Called, limit: int | None) -> _Row:
     replay, session = done.replay, done.replay.session
     base = replay.full.cost(done.tariff)
     figures = {
@@ -187,12 +317,11 @@ def _row(done: Done) -> _Row:
             result.cost(done.tariff) / base if base else None,
             result.support.share,
             len(result.compactions),
-            result.support.rereads,
         )
         for name, result in replay.results.items()
     }
     subtitle = f"{session.path} · {session.format} · {model_of(session) or 'model unknown'}"
-    return _Row(session.name or session.path.stem, subtitle, len(session.requests), figures)
+    return _Row(called, subtitle, len(session.requests), figures, thresholds(replay, limit))
 
 
 # --- pieces ---------------------------------------------------------------------------------------
@@ -200,6 +329,22 @@ def _row(done: Done) -> _Row:
 
 def _text(text: str) -> str:
     return escape(" ".join(printable(text).split()))
+
+
+def _unbroken(text: str) -> str:
+    """Running text whose figures are not broken across lines."""
+    return re.sub(r"(?<=\d) (?=\d{3}\b)", "\N{NO-BREAK SPACE}", text)
+
+
+def _range(least: int, most: int) -> str:
+    return grouped(least) if least == most else f"{grouped(least)}–{grouped(most)}"
+
+
+def _named(row: _Row, tails: dict[Called, str]) -> str:
+    """A session's cell."""
+    tail = tails[row.called]
+    name = f'<span title="{_text(row.subtitle)}">{_text(row.called.name)}</span>'
+    return f'{name}<small class="dim">{_text(tail)}</small>' if tail else name
 
 
 def _percent(share: float | None) -> str:
@@ -240,6 +385,7 @@ class _Axes:
         return LEFT + across, self.height - BOTTOM - up
 
     def frame(self, title: str, x_ticks: dict[float, str], y_ticks: dict[float, str], x: str, y: str) -> Iterator[str]:
+        yield '<div class="wide">'
         yield f'<svg viewBox="0 0 {WIDTH:.0f} {self.height:.0f}" role="img" aria-label="{_text(title)}">'
         for value, label in y_ticks.items():
             _, up = self.at(self.x[0], value)
@@ -306,7 +452,7 @@ def _scatter(points: dict[str, tuple[float, float] | None], rows: Sequence[_Row]
         text = f'<text {place} y="{low:.1f}" font-weight="600"'
         yield f'{text} stroke="#fff" stroke-width="4" stroke-linejoin="round">{escape(label)}</text>'
         yield f'{text} fill="{colour}">{escape(label)}</text>'
-    yield "</svg>"
+    yield "</svg></div>"
     if len(shown) < len(small):
         yield f'<p class="dim">Beyond the picture: {counted(len(small) - len(shown), "small point")}.</p>'
 
@@ -325,8 +471,8 @@ def _curves(panel: Panel) -> Iterator[str]:
     left, up = axes.at(1, panel.threshold)
     yield (
         f'<line x1="{left:.1f}" y1="{up:.1f}" x2="{WIDTH - RIGHT:.1f}" y2="{up:.1f}" stroke="{INK}" '
-        f'stroke-dasharray="5 3"/><text x="{left + 4:.1f}" y="{up - 4:.1f}" fill="{INK}">threshold '
-        f"{thousands(panel.threshold)}</text>"
+        f'stroke-dasharray="5 3"/><text x="{left + 4:.1f}" y="{up - 4:.1f}" fill="{INK}">'
+        f"{escape(panel.threshold_label)}</text>"
     )
     for name, line in panel.lines.items():
         places = [axes.at(number, min(tokens, axes.y[1])) for number, tokens in _thinned(line)]
@@ -336,7 +482,7 @@ def _curves(panel: Panel) -> Iterator[str]:
             f'<polyline points="{path}" fill="none" stroke="{colour_of(name, INK)}" stroke-width="{width}" '
             f'stroke-linejoin="round"><title>{escape(name)}</title></polyline>'
         )
-    yield "</svg>"
+    yield "</svg></div>"
     highest = {name: max(line.tokens, default=0) for name, line in panel.lines.items()}
     beyond = [f"{name} up to {thousands(peak)}" for name, peak in highest.items() if peak > axes.y[1]]
     if beyond:

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cliff_core.config import CliffConfig
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, model_of
-from cliff_core.report import colour_of
+from cliff_core.report import colour_of, thresholds
+from cliff_core.traces import Session
 from cliff_core.wording import thousands
 
 if TYPE_CHECKING:
@@ -32,6 +33,51 @@ STEEP = 8.0
 `ROOM` times their peak then, and its label tells where it goes."""
 
 ROOM = 5.0
+
+
+class Called(NamedTuple):
+    """What a session is called."""
+
+    name: str
+    path: Path
+    number: int = 1
+    """Which of the sessions of the file with this name."""
+
+    @classmethod
+    def of(cls, session: Session) -> Called:
+        name, stem = session.name, session.path.stem
+        if not any(map(str.isalpha, name)):  # a number in its file
+            name = f"{stem} {name}".strip()
+        return cls(name, session.path)
+
+
+NAMELESS = Called("", Path())
+
+
+def told_apart(called: Iterable[Called]) -> dict[Called, str]:
+    """What tells each session from others of its name: the shortest ends of their paths that differ, and its number
+    where they are of one file. Empty where no other has the name."""
+    alike: dict[str, list[Called]] = {}
+    for one in dict.fromkeys(called):
+        alike.setdefault(one.name, []).append(one)
+    return {one: _tail(one, its) for its in alike.values() for one in its}
+
+
+def _tail(one: Called, alike: Sequence[Called]) -> str:
+    paths = {other.path for other in alike} - {one.path}
+    parts = 0
+    if paths:
+        parts = next(
+            (
+                size
+                for size in range(1, len(one.path.parts) + 1)
+                if all(other.parts[-size:] != one.path.parts[-size:] for other in paths)
+            ),
+            len(one.path.parts),
+        )
+    numbered = any(other.path == one.path and other.number != one.number for other in alike)
+    end = str(Path(*one.path.parts[-parts:])) if parts else ""
+    return " ".join([*([end] if end else []), *([f"no. {one.number}"] if numbered else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +101,30 @@ class Panel:
     lines: dict[str, Line]
     notes: tuple[str, ...] = ()
     """What must be said of the figures."""
+    threshold_of: str = ""
+    """Whose threshold it is, where others have another."""
+    called: Called = NAMELESS
+
+    @property
+    def threshold_label(self) -> str:
+        return f"threshold {self.threshold_of and f'of {self.threshold_of} '}{thousands(self.threshold)}"
 
     @property
     def requests(self) -> int:
         return max((len(line.tokens) for line in self.lines.values()), default=0)
 
     @classmethod
-    def of(cls, replay: Replay, tariff: Tariff, config: CliffConfig) -> Panel:
+    def of(
+        cls,
+        replay: Replay,
+        tariff: Tariff,
+        config: CliffConfig,
+        limit: int | None = None,
+        called: Called | None = None,
+    ) -> Panel:
+        """`limit`: as in `report.thresholds`; `called`: where it is known better than from the session."""
         session, base = replay.session, replay.full.cost(tariff)
+        called = called or Called.of(session)
         lines = {
             name: Line(
                 tuple(entry.tokens for entry in result.entries),
@@ -71,14 +133,24 @@ class Panel:
             )
             for name, result in replay.results.items()
         }
-        used = [r.threshold for r in replay.results.values() if r.threshold is not None]
+        ranges = thresholds(replay, limit)
+        last = {name: replay.results[name].threshold or its.most for name, its in ranges.items()}
+        ours = {name: tokens for name, tokens in last.items() if name.partition("@")[0] == "cliff"}
+        threshold = max((ours or last).values(), default=config.first_threshold)
+        whose = ""
+        if any((its.least, its.most) != (threshold, threshold) for its in ranges.values()):
+            whose = next(name for name, tokens in (ours or last).items() if tokens == threshold)
+            if ranges[whose].least != ranges[whose].most:
+                whose += ", at the end,"
         model = model_of(session)
         return cls(
-            title=session.name or session.path.stem,
+            title=called.name,
             subtitle=session.format + (f" · {model.rpartition('/')[2]}" if model else ""),
-            threshold=max(used, default=config.first_threshold),
+            threshold=threshold,
             lines=lines,
             notes=tuple(sorted({r.note for r in replay.results.values() if r.note})),
+            threshold_of=whose,
+            called=called,
         )
 
 
@@ -129,9 +201,10 @@ def draw(panels: Sequence[Panel], sessions: int, path: Path) -> None:
         figure = Figure(figsize=size, dpi=160, facecolor="white")
         figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
         grid = figure.subplots(rows, columns, squeeze=False)
+        tails = told_apart(panel.called for panel in panels)
         for index, axes in enumerate(grid.flat):
             if index < len(panels):
-                _panel(axes, panels[index], alone=len(panels) == 1)
+                _panel(axes, panels[index], tails[panels[index].called], alone=len(panels) == 1)
             else:
                 axes.set_axis_off()
         below = sorted({note for panel in panels for note in panel.notes})
@@ -143,7 +216,7 @@ def draw(panels: Sequence[Panel], sessions: int, path: Path) -> None:
         figure.savefig(path, metadata=metadata)
 
 
-def _panel(axes: Axes, panel: Panel, alone: bool) -> None:
+def _panel(axes: Axes, panel: Panel, tail: str, alone: bool) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     top = _top(panel)
@@ -160,10 +233,14 @@ def _panel(axes: Axes, panel: Panel, alone: bool) -> None:
     axes.set_xlabel("model request")
     axes.set_ylabel("prompt tokens")
     size = 13 if alone else 10.5
-    axes.set_title(_short(panel.title, 62 if alone else 44), loc="left", fontsize=size, fontweight="bold", pad=8 + size)
+    axes.set_title(
+        _short(panel.title, 62 if alone else 44), loc="left", fontsize=size, fontweight="bold", pad=8 + size,
+        parse_math=False,
+    )  # fmt: skip
+    subtitle = _short(" · ".join(filter(None, (tail, panel.subtitle))), 100 if alone else 72)
     axes.text(
-        0, 1.012, panel.subtitle, transform=axes.transAxes, fontsize=size - 3.5, color=MUTED,
-        verticalalignment="bottom", in_layout=False,
+        0, 1.012, subtitle, transform=axes.transAxes, fontsize=size - 3.5, color=MUTED,
+        verticalalignment="bottom", in_layout=False, parse_math=False,
     )  # fmt: skip
     axes.axhline(panel.threshold, color=INK, linewidth=0.9, linestyle=(0, (5, 3)), zorder=1.5)
     for name, line in panel.lines.items():
@@ -225,7 +302,7 @@ def _labels(axes: Axes, panel: Panel, top: float, size: float) -> None:
             color=colour, fontsize=size, fontweight="bold", verticalalignment="bottom", annotation_clip=False,
         )  # fmt: skip
     threshold = axes.annotate(
-        f"threshold {thousands(panel.threshold)}", (0, panel.threshold), xycoords=("axes fraction", "data"),
+        panel.threshold_label, (0, panel.threshold), xycoords=("axes fraction", "data"),
         xytext=(4, 3), textcoords="offset points", color=INK, fontsize=size, zorder=6,
     )  # fmt: skip
     threshold.set_path_effects([withStroke(linewidth=3, foreground="white")])

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from cliff_core import decision
 from cliff_core.config import read_threshold
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, Result, model_of
@@ -35,6 +36,16 @@ COLOURS = {
 def colour_of(name: str, other: str = "") -> str:
     """The colour of a policy, at whatever threshold (`cliff@16000`)."""
     return COLOURS.get(name.partition("@")[0], other)
+
+
+STEADY = ("full", "sliding", "clear-tools")
+"""Policies that have no compactions to count: `full` never drops anything, the others move at every request once they
+are above their threshold."""
+
+
+def cliffs_of(name: str, compactions: int) -> str | None:
+    """How many compactions, as it is shown; None for a policy that has none to count."""
+    return None if name.partition("@")[0] in STEADY else grouped(compactions)
 
 
 COST_IS = (
@@ -210,7 +221,7 @@ def session_report(replay: Replay, tariff: Tariff, window: int | None = None) ->
     one = Totals()
     one.add(replay, tariff)
     yield Figures(one)
-    yield from _notes(replay, window)
+    yield from dict.fromkeys(_notes(replay, window))  # two policies may have the same to say
     yield from _lost(one.policies)
     yield from notes(one.policies)
     yield Text()
@@ -313,8 +324,8 @@ def _path(path: Path) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All policies. Where the console is too narrow for the table, columns are left out, and where it is even for the
-    others, figures stand below each other: none is cut."""
+    """All policies. Where the console is too narrow for the table, columns are left out and named, and where it is even
+    for the others, figures stand below each other: none is cut."""
 
     totals: Totals
 
@@ -324,6 +335,8 @@ class Figures:
             table = _table(rows, left_out)
             if Measurement.get(console, options.update(width=WIDE), table).maximum <= options.max_width:
                 yield table
+                if left_out:
+                    yield Text(f"  no room for: {', '.join(left_out)}", style="dim")
                 return
         for name, figures in rows.items():
             yield Text("  " + name, style=colour_of(name))
@@ -345,7 +358,7 @@ def _figures(name: str, its: Sum, totals: Totals) -> dict[str, str]:
         "cost": dollars(cost) if totals.priced else "–",
         "of full": f"{cost / base:.1%}" if base else "–",
         "support": "–" if its.support.share is None else f"{its.support.share:.1%}",
-        "cliffs": grouped(its.cliffs) if its.cliffs or name.startswith("cliff") else "",
+        "cliffs": cliffs_of(name, its.cliffs) or "",
         "peak": grouped(its.peak_tokens),
     }
 
@@ -362,6 +375,53 @@ def _table(rows: dict[str, dict[str, str]], left_out: Collection[str]) -> Table:
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The threshold that a policy had on a session, in tokens."""
+
+    asked: int
+    """The one given; with `auto`, what policies other than cliff take."""
+    least: int
+    most: int
+    auto: bool = False
+    """Whether it is cliff's own choice."""
+
+    @property
+    def differs(self) -> bool:
+        return self.auto or (self.least, self.most) != (self.asked, self.asked)
+
+
+def thresholds(replay: Replay, limit: int | None = None) -> dict[str, Used]:
+    """The threshold of each policy that has one. `limit`: tokens that the provider takes, where known (`limit_of`).
+
+    Policy `cliff` keeps record of its own: those at its cliffs, and the last. That of the others follows from what
+    cannot be freed: system prompt, tools and head, which is the least of what the first request had and of what cliff
+    found (it counts pinned messages as well). Without cliff among the policies it is too large where a recording begins
+    amid a session."""
+    found: dict[str, Used] = {}
+    for name, result in replay.results.items():
+        base, _, own = name.partition("@")
+        config = replay.config.replace(threshold_tokens=own) if own else replay.config
+        asked = config.first_threshold
+        if base == "cliff" and result.threshold is not None:
+            took = [*(cliff.threshold for _, cliff in result.cliffs), result.threshold]
+            found[name] = Used(asked, min(took), max(took), config.auto)
+        elif base not in ("cliff", "full"):
+            used = asked
+            if base != "authors" and (config.auto or not config.exact):
+                used = max(used, _smallest(replay))
+            used = used if limit is None else min(used, decision.room(limit))
+            found[name] = Used(asked, used, used)
+    return found
+
+
+def _smallest(replay: Replay) -> int:
+    """The smallest threshold of a policy that pins nothing."""
+    first = [entry.tokens for entry in replay.full.entries[:1]]
+    known = [result.smallest_threshold for result in replay.results.values() if result.smallest_threshold is not None]
+    return min([*(decision.smallest_threshold(replay.config, tokens) for tokens in first), *known], default=0)
+
+
 def _auto(result: Result) -> str:
     """The thresholds that `auto` took."""
     note = f"threshold: auto, {counted(result.threshold or 0, 'token')} at the end"
@@ -374,7 +434,7 @@ def _notes(replay: Replay, window: int | None) -> Iterator[str]:
     source = {
         "recorded": ", from the first recorded usage",
         "stored": ", counted from the file",
-        "unknown": ": the file has neither system prompt nor usage",
+        "unknown": ": the file has no usage to take it from (a system prompt among the messages is none of it)",
     }[scale.fixed_source]
     yield f"fixed part: {counted(scale.fixed_tokens, 'token')}{source}"
     for result in replay.results.values():
@@ -397,6 +457,12 @@ def _notes(replay: Replay, window: int | None) -> Iterator[str]:
                 f"threshold: {counted(result.threshold, 'token')} in place of {grouped(asked)}, "
                 "to leave room for the answer in the model's window"
             )
+    others = [name for name in replay.results if name not in ("full", "cliff") and "@" not in name]
+    if replay.config.auto and others:
+        yield (
+            f"{', '.join(others)}: threshold {counted(replay.config.first_threshold, 'token')}, since only cliff has "
+            "auto; raised and lowered as any"
+        )
     if recorded is not None:
         cached = ""
         if recorded.cached_tokens is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cliff_core import batch, traces
@@ -18,30 +20,51 @@ MOST_SKIPPED = 5
 
 
 class Inputs:
-    """The sessions of the given paths, one at a time; what cannot be read is said and noted."""
+    """The sessions of the given paths, one at a time and each file once; what cannot be read is said and noted.
 
-    def __init__(self, paths: list[Path], log: Log) -> None:
+    `outputs`: files that the command will write, or None. Each is tried first, and in a folder of sessions it is left
+    out. Raises typer.BadParameter where one cannot be written, or would overwrite an input or another one."""
+
+    def __init__(self, paths: list[Path], log: Log, outputs: Iterable[Path | None] = ()) -> None:
+        written = [path for path in outputs if path is not None]
+        for path in written:
+            if problem := _unwritable(path):
+                raise typer.BadParameter(f"{path} cannot be written: {problem}")
         self.errors: list[dict[str, str]] = []
+        self.skipped: list[str] = []
+        """What a folder holds besides sessions, and why that is none."""
         self._log = log
         self._progress: Progress | None = None
         skipped: list[traces.TraceError] = []
-        self._files: list[Path] = []
-        for path in paths:
+        self.files: list[Path] = []
+        for path in _once(paths):
             found = traces.discover([path], skipped)
             if not found:
-                self.failed(path, f"{path}: no recorded session in this folder")
-            self._files += found
-        others = []
+                self.failed(path, f"{path}: no recorded session in this folder ({batch.FORMATS_ARE})")
+            self.files += found
+        self.files = _once(self.files)
+        ours = {_identity(path) for path in written}
+        met = {os.path.realpath(path) for path in self.files}
+        broken = []
         for error in skipped:
-            # A file that has the name of a session and cannot be read is one that broke off.
-            if error.__cause__ is not None and error.path.name.endswith(SESSION_SUFFIXES):
-                self.failed(error.path, str(error))
-            else:
-                others.append(error)
-        for error in others[:MOST_SKIPPED]:
-            warn(f"skipped {error}")
-        if len(others) > MOST_SKIPPED:
-            warn(f"skipped {len(others) - MOST_SKIPPED} more files that are no sessions")
+            real = os.path.realpath(error.path)
+            if real in met:
+                continue
+            met.add(real)
+            is_output = _identity(error.path) in ours
+            # A file that has the name of a session and cannot be read is one that broke off; or it is a store.
+            is_session = error.__cause__ is not None and error.path.name.endswith(SESSION_SUFFIXES)
+            if is_session and not batch.is_store(error.path, or_empty=is_output):
+                broken.append(error)
+            elif not is_output:
+                self.skipped.append(str(error))
+        _spare([*self.files, *(error.path for error in broken)], written)
+        for error in broken:
+            self.failed(error.path, str(error))
+        for text in self.skipped[:MOST_SKIPPED]:
+            warn(f"skipped {text}")
+        if len(self.skipped) > MOST_SKIPPED:
+            warn(f"skipped {len(self.skipped) - MOST_SKIPPED} more files that are no sessions")
 
     def failed(self, path: Path, text: str) -> None:
         say("error", "red", text)
@@ -49,7 +72,7 @@ class Inputs:
 
     def __iter__(self) -> Iterator[traces.Session]:
         """The sessions themselves, one at a time."""
-        for path in self._files:
+        for path in self.files:
             yield from self._sessions(path)
 
     @contextmanager
@@ -64,20 +87,19 @@ class Inputs:
         """The sessions, replayed; with a progress bar on standard error, where that is a terminal and there are several
         files. `quiet`: without warnings of the core. An interrupt inside it is said, with where the results are."""
         kept: batch.Store | None = None
-        if store is not None or (not no_store and len(self._files) >= batch.STORE_FROM):
-            path = store or batch.default_store(plan)
+        if store is not None or (not no_store and len(self.files) >= batch.STORE_FROM):
             try:
-                kept = batch.Store(path)
+                kept = batch.Store(store or batch.default_store(plan))
             except OSError as error:
-                problem = f"{path}: results cannot be kept there ({error.strerror or error})"
+                problem = f"{store or error.filename}: results cannot be kept there ({error.strerror or error})"
                 if store is not None:
-                    self.failed(path, problem)
+                    self.failed(store, problem)
                     yield iter(())
                     return
                 warn(problem)
         try:
             with self._bar() as bar:
-                yield self._replays(batch.run(self._files, plan, jobs, kept, bar), quiet)
+                yield self._replays(batch.run(self.files, plan, jobs, kept, bar), quiet)
         except BrokenProcessPool:
             self.failed(Path(), "a process was ended from outside (out of memory?): try --jobs 1")
         except KeyboardInterrupt:
@@ -102,14 +124,14 @@ class Inputs:
 
     @contextmanager
     def _bar(self) -> Iterator[Callable[[Path], None]]:
-        if len(self._files) < 2 or not stderr.is_terminal:
+        if len(self.files) < 2 or not stderr.is_terminal:
             yield lambda path: None
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         # Standard output is left alone: it may be a file.
         bar = Progress(*columns, console=stderr, transient=True, redirect_stdout=False, redirect_stderr=False)
         with bar as self._progress:
-            task = bar.add_task("replaying", total=len(self._files))
+            task = bar.add_task("replaying", total=len(self.files))
             yield lambda path: bar.advance(task)
         self._progress = None
 
@@ -132,6 +154,45 @@ class Inputs:
             if empty:
                 warn(f"{path}: there is no session in this file")
         except traces.TraceError as error:
-            self.failed(path, str(error))
+            self.failed(path, batch.unread(error))
         finally:
             self._log.about = ""
+
+
+def _once(paths: list[Path]) -> list[Path]:
+    """Each file or folder once, under the name it was first met by."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        found.setdefault(os.path.realpath(path), path)
+    return list(found.values())
+
+
+def _identity(path: Path) -> tuple[int, int] | str:
+    """Equal for all names of one file, hard links too."""
+    try:
+        found = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+def _unwritable(path: Path) -> str | None:
+    """Why no file can be written there, as far as can be told without writing."""
+    if os.path.isdir(path):
+        return "it is a folder"
+    if not os.path.isdir(path.parent):
+        return f"there is no folder {path.parent}"
+    if not os.access(path if os.path.exists(path) else path.parent, os.W_OK):
+        return "permission denied"
+    return None
+
+
+def _spare(inputs: list[Path], outputs: list[Path]) -> None:
+    """Raises typer.BadParameter where an output would overwrite an input, or a file in the folder of one session."""
+    taken = {_identity(path) for path in inputs}
+    for path in outputs:
+        inside = Path(os.path.realpath(path)).parents if path.suffix in SESSION_SUFFIXES else ()
+        if any(_identity(place) in taken for place in (path, *inside)):
+            raise typer.BadParameter(f"{path} is an input and would be overwritten: name another file")
+    if len({_identity(path) for path in outputs}) < len(outputs):
+        raise typer.BadParameter(f"{outputs[0]} is named for two outputs")

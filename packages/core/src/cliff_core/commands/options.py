@@ -38,6 +38,19 @@ KINDS: dict[str, type] = {"threshold_tokens": str, "cache_price_ratio": float}
 """Options whose default does not tell their type."""
 
 
+def read_path(text: str) -> Path:
+    """A path that was given. (Path("") is the current folder.)"""
+    if text == "":
+        raise typer.BadParameter("a path is empty: is a variable not set?")
+    return Path(text)
+
+
+Paths = Annotated[
+    list[Path], typer.Argument(metavar="PATH", help="Recorded sessions, or folders of them.", parser=read_path)
+]
+"""The inputs of a replay."""
+
+
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which has `**options`, a flag for each option of `CliffConfig`; None: not given."""
     return _with_flags(command, [_flag(option, attribute) for option, attribute in OPTIONS.items()])
@@ -99,7 +112,11 @@ REPLAY_OPTIONS: dict[str, tuple[type, Any]] = {
     ),
     "store": (
         Path,
-        typer.Option(help="Keep results in this file and go on from it; without it in the cache, of 20 files or more."),
+        typer.Option(
+            help="Keep results in this file and go on from it; without it in the cache, of 20 files or more.",
+            parser=read_path,
+            metavar="FILE",
+        ),
     ),
     "no_store": (bool, typer.Option("--no-store", help="Keep no results, and take none.")),
 }
@@ -114,6 +131,10 @@ def read_plan(options: dict[str, Any], default: str) -> Plan:
         given[f"price_{kind}"] is not None for kind in ("cached", "write", "output")
     ):
         raise typer.BadParameter("--price-cached, --price-write and --price-output need --price-input")
+    if given["model"] is not None and given["price_input"] is not None:
+        raise typer.BadParameter("--model and --price-input exclude each other: prices are the model's, or as given")
+    if (given["price_cached"] or 0) > (given["price_input"] or 0):
+        warn("--price-cached is above --price-input: cached input is taken to cost more than other input")
     pricing = Pricing(
         given["model"],
         given["price_input"],
@@ -140,7 +161,10 @@ def read_plan(options: dict[str, Any], default: str) -> Plan:
 
 def _names(policy: str, settings: Settings) -> tuple[str, ...]:
     if policy.strip() != "all":
-        return tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
+        named = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
+        if any(name.startswith("full@") for name in named):
+            raise typer.BadParameter("policy full sends everything: it has no threshold")
+        return named
     names = ["cliff", *(name for name in POLICIES if name != "cliff")]
     if find_python(settings.authors_python) is None:
         names.remove("authors")

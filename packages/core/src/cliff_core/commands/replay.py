@@ -14,7 +14,15 @@ import typer
 from cliff_core import report, show, tokens, traces
 from cliff_core.batch import Plan
 from cliff_core.commands.inputs import Inputs
-from cliff_core.commands.options import config_options, read_plan, read_work, replay_options
+from cliff_core.commands.options import (
+    REPLAY_OPTIONS,
+    Paths,
+    config_options,
+    read_path,
+    read_plan,
+    read_work,
+    replay_options,
+)
 from cliff_core.commands.said import Stream, logged, say
 from cliff_core.compactor import View
 from cliff_core.ledger import Meter
@@ -27,17 +35,23 @@ app = typer.Typer(rich_markup_mode=None)
 
 POLICIES = "cliff,full,sliding"
 
+AT_OPTIONS = ("model", "price_input", "price_cached", "price_write", "price_output")
+"""Options of a replay that --at has, too: `--threshold auto` follows prices."""
+
 
 @app.command()
 @config_options
 @replay_options
 def command(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Recorded sessions, or folders of them.")],
+    paths: Paths,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw prompt tokens by request: FILE.png or FILE.svg.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw prompt tokens by request: FILE.png or FILE.svg.", parser=read_path, metavar="FILE"),
+    ] = None,
     at: Annotated[int | None, typer.Option(min=1, help="Print what cliff sends at this request instead.")] = None,
     session: Annotated[
-        str | None, typer.Option(help="With --at: which of several sessions, by name or number.")
+        str | None, typer.Option(help="With --at: which of several sessions, by number or name.")
     ] = None,
     **options: Any,
 ) -> None:
@@ -47,8 +61,10 @@ def command(
     compaction; each can be set by a variable, too (CLIFF_KEEP_TURNS=2). Without --model and --price-input, prices are
     those of the session's own model; where that is not known, costs are shares only, with cached input at a fifth of
     the price."""
-    if at is not None and plot is not None:
-        raise typer.BadParameter("--at prints one view: it has no --plot")
+    if at is not None:
+        unused = [name for name in REPLAY_OPTIONS if name not in AT_OPTIONS and options[name] is not None]
+        for name in (*unused, *(["plot"] if plot is not None else ())):
+            raise typer.BadParameter(f"--at prints one view of policy cliff: it has no --{name.replace('_', '-')}")
     if at is None and session is not None:
         raise typer.BadParameter("--session needs --at")
     work = read_work(options)
@@ -56,7 +72,7 @@ def command(
     if plot is not None and (problem := unusable(plot)):
         raise typer.BadParameter(problem)
     with logged() as log:
-        inputs = Inputs(paths, log)
+        inputs = Inputs(paths, log, [plot, work[1]])
         if at is not None:
             _show(inputs, plan, at, session, as_json)
         else:
@@ -142,20 +158,29 @@ def _show(inputs: Inputs, plan: Plan, at: int, wanted: str | None, as_json: bool
 
 
 def _meant(inputs: Inputs, wanted: str | None) -> traces.Session | None:
-    """The session of that name or number, or the only one."""
-    meant: traces.Session | None = None
+    """The session of that number, or else of that name, or the only one."""
+    numbered: traces.Session | None = None
+    named: traces.Session | None = None  # the first of them
+    numbers: list[int] = []
     names: list[str] = []
     for number, session in enumerate(inputs, 1):
         names.append(session.name or session.path.stem)
-        if wanted in (None, session.name, str(number)) and meant is None:
-            meant = session
-    if meant is not None and (wanted is not None or len(names) == 1):
-        return meant
+        if wanted == str(number):
+            numbered = session
+        if wanted in (None, names[-1]):
+            named = named or session
+            numbers.append(number)
+    if numbered is not None or len(numbers) == 1:
+        return numbered or named
     if names:
         listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        what = "several sessions" if wanted is None else f"no session {wanted!r}"
+        what = f"no session {wanted!r}: {listed}"
+        if wanted is None:
+            what = f"several sessions: {listed}"
+        elif numbers:
+            what = f"several sessions are named {wanted!r}: numbers {', '.join(map(str, numbers))}"
         hint = f"--session takes a name or a number from 1 to {len(names)}"
-        inputs.failed(meant.path if meant else Path(), f"{what}: {listed}; {hint}")
+        inputs.failed(named.path if named else Path(), f"{what}; {hint}")
     elif not inputs.errors:
         inputs.failed(Path(), "there is no session")
     return None

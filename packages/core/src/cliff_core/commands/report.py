@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,10 @@ import typer
 
 from cliff_core import tokens
 from cliff_core.commands.inputs import Inputs
-from cliff_core.commands.options import config_options, read_plan, read_work, replay_options
+from cliff_core.commands.options import Paths, config_options, read_path, read_plan, read_work, replay_options
 from cliff_core.commands.said import logged, say
 from cliff_core.page import Page
+from cliff_core.replay import limit_of, model_of
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -23,8 +25,11 @@ POLICIES = "all"
 @config_options
 @replay_options
 def command(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Recorded sessions, or folders of them.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page, a file of HTML.")] = Path("report.html"),
+    paths: Paths,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The page, a file of HTML.", parser=read_path, metavar="FILE"),
+    ] = Path("report.html"),
     **options: Any,
 ) -> None:
     """One page that shows what each policy would have sent, cost and kept on recorded sessions.
@@ -37,15 +42,22 @@ def command(
     source = re.sub(r"\S*[/\\]", "", vocabulary.source)  # without folders
     page = Page(plan.config, f"{vocabulary.name} ({source})")
     with logged() as log:
-        inputs = Inputs(paths, log)
+        inputs = Inputs(paths, log, [output, work[1]])
+        read: set[Path] = set()
         with inputs.replayed(plan, *work) as sessions:
             for done in sessions:
-                if done.replay.session.requests:
-                    page.add(done)
+                session = done.replay.session
+                read.add(session.path)
+                if session.requests:
+                    page.add(done, limit_of(plan.pricing.of(model_of(session))[2]))
+                else:
+                    page.left_out(f"no model request: {session.name or 'a session'} in {session.path}")
         if not page.totals.sessions:
             if not inputs.errors:
                 inputs.failed(output, "there is no session with a model request: no page is written")
         else:
+            for text in _left_out(inputs, read):
+                page.left_out(text)
             try:
                 output.write_text(page.html(), encoding="utf-8")
             except OSError as error:
@@ -54,3 +66,11 @@ def command(
                 say("report", "green", str(output))
     if inputs.errors:
         raise typer.Exit(2)
+
+
+def _left_out(inputs: Inputs, read: set[Path]) -> Iterator[str]:
+    """Inputs that gave no session, and why: `read` are the files that gave some."""
+    yield from (f"failed: {error['error']}" for error in inputs.errors)
+    yield from (f"skipped: {text}" for text in inputs.skipped)
+    none = read | {Path(error["path"]) for error in inputs.errors}
+    yield from (f"skipped: {path}: no session" for path in inputs.files if path not in none)

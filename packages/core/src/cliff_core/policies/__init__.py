@@ -49,8 +49,9 @@ POLICIES: dict[str, Callable[[CliffConfig, Settings | None], Policy]] = {
 
 
 def policies(names: Iterable[str], config: CliffConfig, settings: Settings | None = None) -> list[Policy]:
-    """The policies of these names, each once, in their order; `NAME@TOKENS` is one at a threshold of its own. Raises
-    PolicyError for an unknown one, or none, or one that needs something that is missing."""
+    """The policies of these names, each once, in their order; `NAME@TOKENS` is one at a threshold of its own,
+    `cliff@auto` one that sets its own. Raises PolicyError for an unknown one, or none, or one that needs something that
+    is missing, and for `auto` of another policy: none has it."""
     made: list[Policy] = []
     for name in dict.fromkeys(names):
         base, at, threshold = name.partition("@")
@@ -64,6 +65,8 @@ def policies(names: Iterable[str], config: CliffConfig, settings: Settings | Non
                 own = config.replace(threshold_tokens=threshold)
             except ConfigError as error:
                 raise PolicyError(f"policy {name!r}: {error}") from None
+            if own.auto and base != CliffPolicy.name:
+                raise PolicyError(f"policy {name!r}: only cliff has auto; give a number of tokens, as in {base}@16000")
         policy = POLICIES[base](own, settings)
         policy.name = name
         made.append(policy)
