@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from cliff_proxy.engine import Prepared, Usage
 from cliff_proxy.metrics import Metrics
 from cliff_proxy.process import give_back, tune
 from cliff_proxy.server import Proxy
+from cliff_proxy.serving import Request
 from cliff_proxy.settings import Settings
 from kit import Overflow, Step, wire
 from kit.client import PATHS, http, minimal
@@ -297,5 +299,60 @@ def test_stopping_lets_requests_end(scripted_engine: Any) -> None:
         assert engine.closed
         writer.close()
         server.close()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_before_our_own_answer(
+    start_proxy: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It hung up; that is no mistake of ours."""
+    respond = Request.respond
+
+    def gone(request: Request, *args: Any) -> None:
+        if request.target.endswith("healthz"):
+            raise ConnectionResetError("the client is gone")
+        respond(request, *args)
+
+    monkeypatch.setattr(Request, "respond", gone)
+    proxy = start_proxy(NOWHERE)
+    connection = wire.connect(proxy.port)
+    connection.send(get("/_cliff/healthz", "Host: localhost"))
+    assert connection.closed()
+    assert proxy.status()["server"]["hangups"] == 1
+    assert "failed" not in caplog.text
+
+
+@dataclass(eq=False)
+class Sending:
+    """A client's connection of which some is still to be sent."""
+
+    unsent: bool = True
+    expired: bool = False
+    task: None = None
+
+    def end(self) -> None:
+        """It closes itself when all is sent."""
+
+    def expire(self) -> None:
+        self.expired = True
+
+
+def test_stopping_lets_answers_be_taken(scripted_engine: Any) -> None:
+    """Answers that are complete are sent to their end, within the time of grace."""
+
+    async def run() -> None:
+        for grace, taken in ((30.0, True), (0.1, False)):
+            proxy = Proxy(Settings(port=0), scripted_engine())
+            await proxy.start()
+            sending: Any = Sending()
+            proxy._clients._connections.add(sending)
+            stopping = asyncio.create_task(proxy.stop(grace))
+            if taken:
+                await asyncio.sleep(0.2)
+                assert not sending.expired
+                sending.unsent = False
+            await asyncio.wait_for(stopping, 20)
+            assert sending.expired
 
     asyncio.run(run())

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import functools
 import math
+import re
 import socket
 import struct
 import subprocess
@@ -302,7 +303,7 @@ async def test_trailers_without_end() -> None:
 
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     transport = await fed(answer, head, *[b"x: " + b"y" * 2**16 + b"\r\n"] * 20)
-    assert (transport.closed, transport.written) == (True, b"")
+    assert transport.written == b"<end>"
 
 
 @in_a_loop
@@ -422,6 +423,88 @@ def test_whatever_stops_goes_on(narrow: None, asked: list[tuple[str, int, bool]]
         assert (sent, transport.reading, transport.closed) == (b"", True, False)
 
     run()
+
+
+@in_a_loop
+async def test_a_client_that_reads_no_answers_gets_no_more_of_them() -> None:
+    """Its next requests wait, and those behind them stay with it."""
+    begun = []
+
+    async def answer(request: Request) -> None:
+        begun.append(request.target)
+        await echo(request)
+
+    transport = Transport()
+    connection = Server(answer)()
+    connection.connection_made(transport)
+    connection.data_received(b"GET /0 HTTP/1.1\r\n\r\n")
+    connection.pause_writing()
+    count = 1
+    while transport.reading and count < 100:
+        connection.data_received(b"GET /%d HTTP/1.1\r\n\r\n" % count)
+        count += 1
+    await settled()
+    assert (count, begun) == (serving.PIPELINED + 1, ["/0"])
+    connection.resume_writing()
+    await settled(200)
+    assert begun == [f"/{number}" for number in range(count)]
+    assert transport.reading
+
+
+@in_a_loop
+async def test_a_request_that_cannot_be_read_does_not_stop_the_rest() -> None:
+    """What came of it is dropped, so that the client can send on until it reads the answers."""
+    release = asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        await release.wait()
+        request.respond(200, b"one", "text/plain")
+
+    transport = Transport()
+    connection = Server(answer)()
+    connection.connection_made(transport)
+    chunk = b"%x\r\n%b\r\n" % (BUFFER + 1, bytes(BUFFER + 1))
+    connection.data_received(
+        b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + b"zz\r\n"
+    )
+    assert transport.reading
+    release.set()
+    await settled(100)
+    assert transport.reading
+    assert re.findall(rb"HTTP/1.1 (\d+)", transport.written) == [b"200", b"400"]
+    assert transport.written.endswith(b"<end>")
+
+
+@in_a_loop
+async def test_an_answer_is_not_lost_with_the_next_request() -> None:
+    """That one is broken off while its body is still being sent: the connection ends behind what was written before."""
+
+    async def answer(request: Request) -> None:
+        if request.method == "GET":
+            request.respond(200, b"one", "text/plain")
+        else:
+            request.abort()
+
+    transport = Transport()
+    connection = Server(answer)()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\nPUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx")
+    await settled()
+    assert transport.written.endswith(b"one<end>")
+    assert (transport.closed, transport.reading) == (False, True)
+    assert connection.deadline < math.inf
+
+
+@in_a_loop
+@pytest.mark.parametrize("upgrade", [b"", b"Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+async def test_every_connection_without_a_request_has_a_deadline(upgrade: bytes) -> None:
+    transport = Transport()
+    connection = Server(echo)()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\n%b\r\n" % upgrade)
+    await settled()
+    assert transport.written.endswith(b"/ ")
+    assert connection.deadline < math.inf
 
 
 @in_a_loop

@@ -94,7 +94,7 @@ class Proxy:
         self._clients.close()
         if self._relay is not None:
             end = time.monotonic() + grace
-            while self._relay.open and time.monotonic() < end:
+            while (self._relay.open or self._clients.unsent) and time.monotonic() < end:
                 await asyncio.sleep(0.05)
             await self._clients.shutdown()
             await self._relay.close()
@@ -123,6 +123,9 @@ class Proxy:
             else:
                 assert self._relay is not None
                 await self._relay.answer(request, where)
+        except ConnectionError:  # of the client
+            self.metrics.add("hangups_total")
+            request.abort()
         except Exception as error:  # a mistake of ours: the client must not take it for an answer of the upstream
             logger.error("a request failed: %s", described(error))
             request.abort()

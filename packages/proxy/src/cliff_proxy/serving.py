@@ -11,6 +11,7 @@ are handled one after the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -325,6 +326,7 @@ class Connection(asyncio.Protocol):
         """What follows a request for another protocol."""
         self._refusal: tuple[int, str] | None = None
         """Why nothing more is read: an answer after all others."""
+        self._lingers = False
         self.paused = False
         """Reading is: more is here than may wait."""
 
@@ -349,6 +351,7 @@ class Connection(asyncio.Protocol):
         self._hung_up()
 
     def eof_received(self) -> None:
+        self.deadline = self._loop.time() + IDLE_SECONDS
         self._hung_up()  # and the transport closes itself, after what was written
 
     def pause_writing(self) -> None:
@@ -358,6 +361,7 @@ class Connection(asyncio.Protocol):
         drained, self.drained = self.drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
+        self._loop.call_soon(self._next)
 
     def data_received(self, data: bytes) -> None:
         if self._left:
@@ -415,6 +419,7 @@ class Connection(asyncio.Protocol):
                 newest.fail()
                 if newest in self._queue:  # nobody has seen it yet
                     self._queue.remove(newest)
+                    newest.drop()
             elif newest.content_length is not None and not self._left:
                 self._left = newest.content_length - newest.size
         self.last = self.last or self._refusal is not None
@@ -493,8 +498,10 @@ class Connection(asyncio.Protocol):
     # --- Answering ----------------------------------------------------------------------------------------------
 
     def _next(self) -> None:
-        """Begins with the next request, where none is being answered."""
+        """Begins with the next request, where none is being answered and the client takes its answers."""
         if self._current is not None or self._transport is None or self._transport.is_closing():
+            return
+        if self.drained is not None:
             return
         if self._queue:
             self.deadline = math.inf
@@ -546,13 +553,12 @@ class Connection(asyncio.Protocol):
             request.drop()
         if self.paused:
             self.look()
+        self.deadline = self._loop.time() + (HEAD_SECONDS if self._stalled else IDLE_SECONDS)
         if not request.keep_alive:
             self.last = True
             self._transport.close()
         elif self._queue or self._rest is not None or self._refusal is not None or self._server.closing:
             self._loop.call_soon(self._next)
-        else:
-            self.deadline = self._loop.time() + (HEAD_SECONDS if self._stalled else IDLE_SECONDS)
 
     def _wait(self) -> None:
         """For the rest of a request that is answered already."""
@@ -562,9 +568,12 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         """Ends the connection, but takes what is still sent: else the client may lose the answer."""
         assert self._transport is not None
-        self.last = True
-        self._transport.write_eof()
+        if self._lingers:
+            return
+        self.last = self._lingers = True
         self._wait()
+        with contextlib.suppress(OSError):  # it is reset already, which asyncio's own loop says at once
+            self._transport.write_eof()
 
     def break_off(self, reset: bool = False) -> None:
         """Closes after what was written; with `reset` so that it is no proper end."""
@@ -576,6 +585,12 @@ class Connection(asyncio.Protocol):
             connected = self._transport.get_extra_info("socket")
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(_LINGER, 1, 0))
             self._transport.abort()
+        elif self._within and self._newest is not None:
+            # What a client still sends to a socket that is closed resets it, and what was written before may be lost.
+            self._newest.ended, self._newest.keep_alive = True, False
+            self._newest.drop()
+            self._queue.clear()
+            self._linger()
         else:
             self._transport.close()
 
@@ -594,6 +609,11 @@ class Connection(asyncio.Protocol):
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(head + bytes(self._rest or b""))
+
+    @property
+    def unsent(self) -> bool:
+        """Whether some of what was written is still here."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def gone(self) -> bool:
         """Whether the client is gone, where nothing is read that would tell. Windows does not say."""
@@ -651,6 +671,11 @@ class Server:
             if connection.deadline < now or connection.gone():
                 connection.expire()
         self._sweeping = loop.call_later(SWEEP_SECONDS, self._sweep) if self._connections else None
+
+    @property
+    def unsent(self) -> bool:
+        """Whether a client has yet to take some of its answer."""
+        return any(connection.unsent for connection in self._connections)
 
     def close(self) -> None:
         """Takes no more requests; those in progress go on, and their connections are closed after them."""
