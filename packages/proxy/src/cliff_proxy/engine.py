@@ -18,6 +18,7 @@ from typing import Any, Literal
 from cliff_core import CliffConfig, Fact, View
 from cliff_core.decision import room
 from cliff_core.overflow import Rejection
+from cliff_core.tokens import RATIO_RANGE
 from cliff_proxy import formats, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
@@ -27,7 +28,7 @@ from cliff_proxy.reading import Earlier, Read, Reader
 from cliff_proxy.recording import Recorder
 from cliff_proxy.sessions import Session, Sessions, Slice, SliceDialect, Slices, digest
 from cliff_proxy.settings import Settings
-from cliff_proxy.slices import Body, Unsplittable, canonical, continues
+from cliff_proxy.slices import Body, Unsplittable, canonical, more
 from cliff_proxy.store import Store
 from cliff_proxy.views import Written
 
@@ -58,13 +59,16 @@ before. And from a session's first requests, which tell what is off by a rate fr
 FIRST_STEPS = 4
 """Steps of the model up to which a request is one of those."""
 
+ELEMENT_TOKENS = 8
+"""Tokens at most that a message has whatever it says (`block.MESSAGE_TOKENS`, and what an odd one is counted by)."""
+
 MORE_BYTES = 32_768
 """Bytes that may come to a request before the whole of it is looked at again."""
 
 _TELLING = re.compile(
     # May have more tokens than bytes: what a provider fetches, or holds itself. (Within a text, quotes are escaped.)
     rb'"(?:image"|image_url"|input_image"|document"|file"|file_id"|input_file"|input_audio"|encrypted_content"'
-    rb'|redacted_thinking"|cache_control"|compaction)'
+    rb'|redacted_thinking"|cache_control"|compaction|image_generation_call"|computer_screenshot")'
 )
 _ESCAPED = re.compile(rb"\\u00[2-7]")
 """A letter that is escaped, which may be one of these."""
@@ -241,10 +245,10 @@ class Engine:
             return None
         try:
             at, known = self._reader.known(call.api, call.body)
-            more = self._more(call, known)
-            if more is not None:
-                self._count(more.action)
-                return more
+            added = self._more(call, known)
+            if added is not None:
+                self._count(added.action)
+                return added
             earlier = self._reader.earlier(call.api, call.body, at)
             if earlier is None:
                 return None
@@ -272,9 +276,9 @@ class Engine:
 
     def _prepared(self, call: Call) -> Prepared:
         at, known = self._reader.known(call.api, call.body)
-        more = self._more(call, known)
-        if more is not None:
-            return more
+        added = self._more(call, known)
+        if added is not None:
+            return added
         return self._prepare(call, self._read(call, self._reader.earlier(call.api, call.body, at)))
 
     def _read(self, call: Call, earlier: Earlier | None = None) -> Read:
@@ -314,12 +318,17 @@ class Engine:
             return None
         if envelope.upstream != call.upstream or self._store.limit(envelope.limits) != last.learned:
             return None
-        plain, key = layout.plain
+        plain, key, messages = layout.plain
         if plain > size or quick_hash(whole[at : at + plain]) != key:
-            plain = 0
-        if not continues(body, at + plain, end) or _tells(body[at + plain : end]):
+            plain = messages = 0
+        added = more(body, at + plain, end)
+        if added is None or _tells(body[at + plain : end]):
             return None
-        layout.plain = size, quick_hash(whole[at:end])
+        messages += added
+        if (size + messages * ELEMENT_TOKENS) * last.rate > last.spare:
+            return None
+        layout.plain = size, quick_hash(whole[at:end]), messages
+        last.session.sent = max(last.session.sent, len(layout.ends) + messages)
         account: Account = last.session.account
         detail = f"session={account.id}; cliffs={account.sums.cliffs}"
         state = _More(call, last, envelope.limits)
@@ -378,19 +387,26 @@ class Engine:
             self._sessions.learn(session, own)
             self._account(session, kin, call, body, envelope.model)
             layout.room = view.threshold - view.tokens
-            self._sessions.layouts.replace(session.layout, layout)
-            session.layout = layout
+            self._sessions.lies(session, layout)
+            known = session.known
         sent = _Sent(call, body, layout, form, purpose, session, own, seen, view, True, limits)
         if purpose != "step" and view.full_tokens <= _room(plan.room, self._store.limit(limits)):
             return Prepared(None, "pass", purpose, _detail(session, view), sent)
         prepared = self._out(sent)
-        layout.last = self._last(sent, prepared, learned)
+        layout.last = self._last(sent, prepared, learned, known)
         return prepared
 
-    def _last(self, sent: _Sent, prepared: Prepared, learned: int | None) -> _Last | None:
-        view = sent.view
+    def _last(self, sent: _Sent, prepared: Prepared, learned: int | None, known: int) -> _Last | None:
+        view, session = sent.view, sent.session
+        facts = session.compactor.facts
+        if session.compactor.config.auto:
+            return None  # the threshold changes with what the session grows by
+        if session.beginning.longest > len(sent.own):
+            return None  # a longer history was here before, and learned something
+        if any(fact["at"] + (fact["kind"] == "usage") > view.size for fact in facts if fact["kind"] != "limit"):
+            return None  # it acts on longer histories only
         # A limit that was learned just now acts from the next request on.
-        least = _least(sent.session.compactor.facts)
+        least = _least(facts)
         threshold = view.threshold if least is None else min(view.threshold, room(least))
         spare = threshold // OBSERVED_SHARE - view.tokens
         if sent.purpose != "step" or view.cliff is not None or spare <= 0 or self.settings.shadow or self.recording:
@@ -406,8 +422,10 @@ class Engine:
         end = sent.layout.around.at + sent.layout.ends[-1]
         key = quick_hash(memoryview(sent.body.data)[:end])
         rate = max(1.0, view.tokens / max(1, view.estimate))
+        if any(fact["kind"] == "usage" for fact in facts):
+            rate = max(rate, RATIO_RANGE[1])  # what is added can count by another rate than what is there
         dropped = view.full_tokens - view.tokens
-        return _Last(end, key, sent.session, sent.session.news, learned, rate, spare, dropped, splice)
+        return _Last(end, key, session, known, learned, rate, spare, dropped, splice)
 
     def _out(self, sent: _Sent, forced: bool = False) -> Prepared:
         """What goes out for a view."""
@@ -473,7 +491,8 @@ class Engine:
         if sent.purpose == "step" and sound and telling and abs(usage.input - expected) * TOLERANCE > usage.input:
             with session.lock:
                 if self._sessions.news(session, sent.own):
-                    session.compactor.observe(replace(view, estimate=estimate), usage.input)
+                    size = max(view.size, session.sent)
+                    session.compactor.observe(replace(view, estimate=estimate, size=size), usage.input)
                     self._sessions.learn(session, sent.own)
         # What an estimate is off by is the same for both, in the main.
         full = usage.input + max(0, view.full_tokens - expected)

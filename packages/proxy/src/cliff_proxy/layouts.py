@@ -113,9 +113,9 @@ class Layout:
         """What was found around it."""
         self.last: Any = None
         """What was sent for it, where that is known to hold as long as messages are only added."""
-        self.plain = (0, 0)
-        """Bytes that a later body had behind the last message, of which it is known that nothing in them tells; and
-        their hash."""
+        self.plain = (0, 0, 0)
+        """Bytes that a later body had behind the last message, of which it is known that nothing in them tells; their
+        hash, and how many messages they are."""
         self.tail = 0
         """Hash of what stands behind the last whole group."""
         self.tail_bytes = 0

@@ -197,6 +197,10 @@ class Session:
         """Those that memory is counted for."""
         self.learned = 0
         """Messages of the largest request in which something was learned."""
+        self.sent = 0
+        """Messages of the largest request that went out without a view of its own."""
+        self.known = 0
+        """`news` of what its compactor knows of."""
         self.account: Any = None
         self.layout: Layout | None = None
         """Of the newest request."""
@@ -268,6 +272,8 @@ class _Head:
     def __init__(self, rows: Iterable[Row]) -> None:
         self.sessions: list[Session] = []
         self.rows: dict[bytes, list[Row]] = {}
+        self.longest = 0
+        """Messages of the longest history in which something was learned."""
         self.news = 0
         self.add(rows)
 
@@ -275,6 +281,7 @@ class _Head:
         self.news += 1
         for row in rows:
             self.rows.setdefault(row.digest, []).append(row)
+            self.longest = max(self.longest, row.size)
 
 
 class Sessions:
@@ -323,13 +330,13 @@ class Sessions:
                 # and learned something, or this one did where it now differs.
                 if near.learned <= shared >= len(near.slices) - TAIL and not news:
                     self._claim(head, near, slices, chain, fixed, shared)
-                    near.head = end_of_head
+                    near.head, near.known = end_of_head, head.news
                     return near, True, near
             chain = [root, *_extended(root, slices)]
             rows = _on_path(head.rows, _places(chain, end_of_head, fixed))
             facts = [*given, *(row.fact for row in rows)]
             session = Session(root, slices, chain, fixed, Compactor(of, config, facts), facts)
-            session.beginning, session.head = head, end_of_head
+            session.beginning, session.head, session.known = head, end_of_head, head.news
             session.learned = max((row.size for row in rows), default=0)
             self._all[id(session)] = session
             head.sessions.append(session)
@@ -360,6 +367,7 @@ class Sessions:
             head = self._heads.get(chain[1])
             if head is not None:
                 head.add(rows)
+                session.known += 1
             self._unwritten.append((chain[1], rows))
 
     @property
@@ -380,6 +388,8 @@ class Sessions:
         place of the history before, and no other session went on from there (its views would change)."""
         with self._lock:
             size = _settled(slices)
+            if _shared(session.slices, slices) < size:
+                return False  # another branch has taken it over: that one would learn it
             chain = self._chain(session, slices)
             head = self._heads.get(chain[1])
             if head is None:
@@ -397,6 +407,13 @@ class Sessions:
         if _shared(session.slices, slices) == len(slices):
             return session.chain[: len(slices) + 1]
         return [session.root, *_extended(session.root, slices)]
+
+    def lies(self, session: Session, layout: Layout) -> None:
+        """The newest body of a session lies so. Not of one that was let go meanwhile."""
+        with self._lock:
+            if id(session) in self._all:
+                self.layouts.replace(session.layout, layout)
+                session.layout = layout
 
     def trim(self) -> None:
         """Let the sessions go that were used longest ago, until the rest fits."""

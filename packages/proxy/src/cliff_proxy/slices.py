@@ -107,14 +107,13 @@ def elements(data: bytes, start: int, end: int) -> list[tuple[int, int]] | None:
         return None
 
 
-def continues(data: bytes, start: int, end: int) -> bool:
-    """Whether what stands there are more elements of an array, behind a known one, or nothing; False where that cannot
-    be said without more ado."""
+def more(data: bytes, start: int, end: int) -> int | None:
+    """How many elements of an array stand there behind a known one; None where that is not what is there, or not
+    without more ado."""
     try:
-        _ITEMS.decode(b"".join((_KNOWN, memoryview(data)[start:end], b"]")))
+        return len(_ITEMS.decode(b"".join((_KNOWN, memoryview(data)[start:end], b"]")))) - 1
     except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+        return None
 
 
 def _places(text: bytes, start: int, end: int, shift: int) -> list[tuple[int, int]]:
