@@ -164,7 +164,7 @@ class _Last:
     """Their hash."""
     session: Session
     news: int
-    """See `Session.news`."""
+    """Of the session's beginning: see `Session.known`."""
     learned: int | None
     """Limit of the model."""
     rate: float
@@ -305,8 +305,10 @@ class Engine:
             if last is None:
                 continue
             whole, at, end = memoryview(body), last.end, len(body) - layout.around.size
-            if end < at or quick_hash(whole[at - layout.tail_bytes : at]) != layout.tail:
+            if end < at:
                 continue
+            if len(known) > 1 and quick_hash(whole[at - layout.tail_bytes : at]) != layout.tail:
+                continue  # which is told sooner than by all of it
             if quick_hash(whole[:at]) == last.key and quick_hash(whole[end:]) == layout.around.behind:
                 return self._added(call, layout, last, whole, at, end)
         return None
@@ -314,7 +316,7 @@ class Engine:
     def _added(self, call: Call, layout: Layout, last: _Last, whole: memoryview, at: int, end: int) -> Prepared | None:
         """The same, where the messages that were added lie between `at` and `end`."""
         size, body, envelope = end - at, call.body, layout.envelope
-        if size > MORE_BYTES or size * last.rate > last.spare or last.news != last.session.news:
+        if size > MORE_BYTES or size * last.rate > last.spare or last.news != last.session.beginning.news:
             return None
         if envelope.upstream != call.upstream or self._store.limit(envelope.limits) != last.learned:
             return None
@@ -340,7 +342,7 @@ class Engine:
     @property
     def unwritten(self) -> bool:
         """Whether something was learned that is not in the store yet."""
-        return self._sessions.unwritten
+        return bool(self._sessions.unwritten)
 
     def write(self) -> None:
         """Puts into the store what was learned, and lets go what is too much to keep."""

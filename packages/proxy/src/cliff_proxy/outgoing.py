@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import httptools
@@ -43,16 +44,16 @@ def writes_views(transport: asyncio.WriteTransport) -> bool:
     return type(transport).writelines is not asyncio.WriteTransport.writelines
 
 
-def looking(transport: asyncio.BaseTransport) -> Callable[[], bool]:
-    """Tells whether something came that was not read yet: bytes, the end, or an error."""
+def looking(transport: asyncio.BaseTransport) -> Callable[[], Sequence[Any]]:
+    """Gives something where bytes, the end, or an error came that was not read yet."""
     ours = transport.get_extra_info("socket")
     if ours is None or ours.fileno() < 0:
-        return lambda: False
+        return list
     if hasattr(select, "poll"):  # which takes any number of a socket
         poll = select.poll()
         poll.register(ours, select.POLLIN)
-        return lambda: bool(poll.poll(0))
-    return lambda: bool(select.select([ours], [], [], 0)[0])
+        return partial(poll.poll, 0)
+    return lambda: select.select([ours], [], [], 0)[0]
 
 
 class BrokenOff(Exception):  # noqa: N818 - an event, not a mistake
@@ -169,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._writable: asyncio.Future[None] | None = None
         self._upload: asyncio.Task[None] | None = None
-        self._looking: Callable[[], bool] | None = None
+        self._looking: Callable[[], Sequence[Any]] | None = None
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -185,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         for. Only for one that is not closing."""
         if self._looking is None:
             self._looking = looking(self._transport)
-        return self._looking()
+        return bool(self._looking())
 
     def secured(self, transport: asyncio.Transport) -> None:
         """What was asked so far had TLS as its answer: this transport."""

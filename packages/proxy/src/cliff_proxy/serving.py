@@ -509,7 +509,7 @@ class Connection(asyncio.Protocol):
             if self.paused:  # there is room for another one
                 self.look()
             if sys.version_info >= (3, 12):
-                task = asyncio.Task(self._answer(request), loop=self._loop, eager_start=True)
+                task = asyncio.Task(self._answer(request), loop=self._loop, name="request", eager_start=True)
             else:
                 task = self._loop.create_task(self._answer(request))
             if not task.done():

@@ -200,18 +200,13 @@ class Session:
         self.sent = 0
         """Messages of the largest request that went out without a view of its own."""
         self.known = 0
-        """`news` of what its compactor knows of."""
+        """The beginning's `news` of what its compactor knows of."""
         self.account: Any = None
         self.layout: Layout | None = None
         """Of the newest request."""
         self._written = Counter(map(_key, given))
         self._seen: list[Fact] = []
         """Of the compactor's at the last call."""
-
-    @property
-    def news(self) -> int:
-        """Changes when it, or one that begins as it does, has learned something."""
-        return self.beginning.news
 
     def new_facts(self) -> list[Fact]:
         """The facts that were learned since the last call."""
@@ -275,6 +270,7 @@ class _Head:
         self.longest = 0
         """Messages of the longest history in which something was learned."""
         self.news = 0
+        """Changes when one of the sessions has learned something."""
         self.add(rows)
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -290,7 +286,8 @@ class Sessions:
     def __init__(self, store: Store, memory_bytes: int) -> None:
         self.layouts = Layouts()
         self._store = store
-        self._unwritten: list[tuple[bytes, list[Row]]] = []
+        self.unwritten: list[tuple[bytes, list[Row]]] = []
+        """What was learned, and where, until it is written."""
         self._memory_bytes = memory_bytes
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -368,18 +365,13 @@ class Sessions:
             if head is not None:
                 head.add(rows)
                 session.known += 1
-            self._unwritten.append((chain[1], rows))
-
-    @property
-    def unwritten(self) -> bool:
-        """Whether there is something to write."""
-        return bool(self._unwritten)
+            self.unwritten.append((chain[1], rows))
 
     def write(self) -> None:
         """What was learned goes to the store. It may have to wait for other proxies."""
         with self._writing:  # who comes here while another one writes waits for that, too
             with self._lock:
-                unwritten, self._unwritten = self._unwritten, []
+                unwritten, self.unwritten = self.unwritten, []
             for head, rows in unwritten:
                 self._store.add(head, rows)
 
