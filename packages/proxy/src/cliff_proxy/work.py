@@ -166,7 +166,7 @@ class Work:
         logger.warning("forwarded as it came: %s", why)
 
     def count(self, api: str, prepared: Prepared, size: int) -> None:
-        """A request of so many bytes was prepared. Told apart from `prepare`, so that no client waits for it."""
+        """A request of so many bytes was prepared. Not counted by `prepare` itself, so that no client waits for it."""
         if prepared.action == "failed":
             self.failed(prepared.note)
         seconds, self._seconds = self._seconds, 0.0
