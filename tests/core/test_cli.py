@@ -20,6 +20,9 @@ from cliff_core import batch, cli
 from cliff_core.commands import replay as replay_command
 from cliff_core.commands.options import OPTION_HELP
 from cliff_core.config import OPTIONS, CliffConfig
+from cliff_core.decision import room
+from cliff_core.ledger import Pricing
+from cliff_core.replay import limit_of
 
 runner = CliRunner()
 
@@ -527,6 +530,18 @@ def test_a_plot(tmp_path, made):
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
     assert f"plot: {tmp_path / 'a.svg'}" in result.stderr
     json.loads(result.stdout)
+
+
+def test_a_plot_knows_what_the_model_takes(tmp_path, made, monkeypatch):
+    """Thresholds are lowered to leave room for the answer, those of policies other than cliff too."""
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(replay_command, "draw", lambda panels, *_: drawn.extend(panels))
+    options = ("--model", "claude-opus-4-5", "--policy", "sliding", "--threshold", 10**6)
+    assert cliff(made, "--plot", tmp_path / "a.svg", *options).exit_code == 0
+    limit = limit_of(Pricing("claude-opus-4-5").of("")[2])
+    assert limit is not None
+    assert [panel.threshold for panel in drawn] == [room(limit)]
 
 
 def test_a_plot_that_cannot_be_written(tmp_path, made):

@@ -39,13 +39,13 @@ def made(turns=8, name="made"):
 
 def done(session=None, tariff=TARIFF, names=NAMES, config=CONFIG, limit=None):
     session = session or made()
-    return Done(replay(session, policies(names, config), config, limit=limit), tariff, None)
+    return Done(replay(session, policies(names, config), config, limit=limit), tariff, None, limit)
 
 
-def html(*replayed, config=CONFIG, limit=None, left_out=()):
+def html(*replayed, config=CONFIG, left_out=()):
     made = Page(config, "o200k_base")
     for one in replayed:
-        made.add(one, limit)
+        made.add(one)
     for text in left_out:
         made.left_out(text)
     return made.html()
@@ -195,7 +195,7 @@ def test_thresholds_of_sessions_that_differ():
 
 def test_thresholds_that_were_lowered_are_said():
     config = default(50_000)
-    text = html(done(config=config, limit=4000), config=config, limit=4000)
+    text = html(done(config=config, limit=4000), config=config)
     assert items(text)[0] == (
         "cliff, sliding, summarize, clear-tools: 50 000 tokens, lowered to 3 800 in 1 of 1 session: "
         "to leave room in the model's window"

@@ -102,6 +102,8 @@ class Done:
     tariff: Tariff
     window: int | None
     """The model's context window, where it is known."""
+    limit: int | None
+    """Tokens that the provider takes, where known (`replay.limit_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +151,10 @@ FORMATS_ARE = "docs/replay.md lists the formats"
 
 def _done(session: Session, plan: Plan, chosen: Sequence[Policy]) -> Done:
     tariff, rules, known = plan.pricing.of(model_of(session))
-    done = replay(session, chosen, plan.config, rules, limit_of(known), tariff.cache_price_ratio)
+    limit = limit_of(known)
+    done = replay(session, chosen, plan.config, rules, limit, tariff.cache_price_ratio)
     window = known.context_window if known is not None else None
-    return Done(replace(done, session=records.slim(session)), tariff, window)
+    return Done(replace(done, session=records.slim(session)), tariff, window, limit)
 
 
 class _Hearing(logging.Handler):
@@ -431,4 +434,4 @@ def _item(data: Any, path: Path, plan: Plan) -> Item:
         return Said("warning", f"{path}: {data['said']}", path)
     done = records.replay(data, path, plan.config)
     tariff, _, known = plan.pricing.of(model_of(done.session))
-    return Done(done, tariff, known.context_window if known is not None else None)
+    return Done(done, tariff, known.context_window if known is not None else None, limit_of(known))

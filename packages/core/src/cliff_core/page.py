@@ -142,13 +142,13 @@ class Page:
         self._unnamed = 0
         self._file: tuple[Path, dict[str, int]] = (Path(), {})
 
-    def add(self, done: Done, limit: int | None = None) -> None:
-        """A session that has requests. `limit`: tokens that the provider takes, where known (`replay.limit_of`)."""
+    def add(self, done: Done) -> None:
+        """A session that has requests."""
         self.totals.add(done.replay, done.tariff)
-        row = _row(done, self._called(done), limit)
+        row = _row(done, self._called(done))
         for name, used in row.thresholds.items():
             self._thresholds.setdefault(name, _Thresholds(used.asked, used.auto)).add(used)
-        self._panels = largest([*self._panels, Panel.of(done.replay, done.tariff, self.config, limit, row.called)])
+        self._panels = largest([*self._panels, Panel.of(done.replay, done.tariff, self.config, done.limit, row.called)])
         self._rows.append(row)
         if len(self._rows) > MOST_ROWS:
             least = min(range(len(self._rows)), key=lambda index: self._rows[index].requests)
@@ -309,7 +309,7 @@ class Page:
         yield "</ul>"
 
 
-def _row(done: Done, called: Called, limit: int | None) -> _Row:
+def _row(done: Done, called: Called) -> _Row:
     replay, session = done.replay, done.replay.session
     base = replay.full.cost(done.tariff)
     figures = {
@@ -321,7 +321,7 @@ def _row(done: Done, called: Called, limit: int | None) -> _Row:
         for name, result in replay.results.items()
     }
     subtitle = f"{session.path} · {session.format} · {model_of(session) or 'model unknown'}"
-    return _Row(called, subtitle, len(session.requests), figures, thresholds(replay, limit))
+    return _Row(called, subtitle, len(session.requests), figures, thresholds(replay, done.limit))
 
 
 # --- pieces ---------------------------------------------------------------------------------------

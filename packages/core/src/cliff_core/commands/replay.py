@@ -97,7 +97,7 @@ def _replay(
                 continue
             totals.add(done.replay, done.tariff)
             if plot is not None:
-                panels = largest([*panels, Panel.of(done.replay, done.tariff, plan.config)])
+                panels = largest([*panels, Panel.of(done.replay, done.tariff, plan.config, done.limit)])
             if listed is None:
                 with inputs.printing():
                     report.show(out, report.session_report(done.replay, done.tariff, done.window))

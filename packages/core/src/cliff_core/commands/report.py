@@ -14,7 +14,6 @@ from cliff_core.commands.inputs import Inputs
 from cliff_core.commands.options import Paths, config_options, read_path, read_plan, read_work, replay_options
 from cliff_core.commands.said import logged, say
 from cliff_core.page import Page
-from cliff_core.replay import limit_of, model_of
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -49,7 +48,7 @@ def command(
                 session = done.replay.session
                 read.add(session.path)
                 if session.requests:
-                    page.add(done, limit_of(plan.pricing.of(model_of(session))[2]))
+                    page.add(done)
                 else:
                     page.left_out(f"no model request: {session.name or 'a session'} in {session.path}")
         if not page.totals.sessions:
