@@ -20,6 +20,7 @@
 | `playback`, `loopback` | the wire: latency and faults; uvicorn in a thread |
 | `websocket` | `WebSocketServer`: the model on OpenAI's WebSocket (needs aiohttp) |
 | `wire` | HTTP as bytes: a server that says what it is told to, and a client |
+| `transport` | `Transport`: an asyncio transport without a socket |
 | `recording` | redaction of headers, dumps |
 | `client` | the smallest client of each API, for tests that look at bytes |
 | `checks` | assertions on requests, for all host tests |

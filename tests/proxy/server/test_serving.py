@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from cliff_proxy import serving
 from cliff_proxy.serving import BUFFER, Incomplete, Request, Server
 from kit import wire
+from kit.transport import Transport
 from kit.websocket import WebSocketServer
 
 Answer = Callable[[Request], Awaitable[None]]
@@ -61,36 +62,6 @@ async def echo(request: Request) -> None:
     """Says what came."""
     body = await request.body(2**20)
     request.respond(200, b"%b %b" % (request.target.encode(), body or b""), "text/plain")
-
-
-class Transport(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.closed = False
-        self.reading = True
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def write_eof(self) -> None:
-        self.written += b"<end>"
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
 
 
 async def settled(turns: int = 20) -> None:

@@ -29,6 +29,7 @@ from cliff_proxy.upstream import BrokenOff, NotThere, Reply, Upstream, origin
 from kit import Step
 from kit.client import PATHS, minimal
 from kit.faults import Reset
+from kit.transport import Transport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -1497,35 +1498,6 @@ def test_importing_it_is_quick() -> None:
     assert subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-class Fake(asyncio.Transport):
-    """Takes all that is written; says whether it is read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reading, self.aborted = True, False
-
-    def write(self, data: Any) -> None:
-        """Sent at once."""
-
-    def writelines(self, list_of_data: Any) -> None:
-        """Sent at once."""
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def is_closing(self) -> bool:
-        return self.aborted
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-
 @given(
     st.lists(
         st.tuples(
@@ -1544,7 +1516,7 @@ def test_every_reply_of_a_connection_is_read_to_its_end(asked: list[tuple[str, l
     async def run() -> None:
         kept: list[bool] = []
         connection = outgoing.Connection(buffer, False, lambda _, again: kept.append(again))
-        transport = Fake()
+        transport = Transport()
         connection.connection_made(transport)
         for way, pieces, chunked in asked:
             body = b"".join(b"%d" % (length % 10) * length for length in pieces)

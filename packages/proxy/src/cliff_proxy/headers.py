@@ -37,18 +37,14 @@ def to_upstream(fields: Fields, values: Values, *, body_replaced: bool = False) 
     Without `Host` (the upstream has its own), without `Expect` (the body is here already) and without ours. With
     `body_replaced` also without the length and the encoding of the body that came in.
     """
-    dropped = _REPLACED if body_replaced else _FORWARDED
-    if values.get(b"connection", b"close") not in _NAMES_NONE:
-        dropped = _with_named(dropped, values)
+    dropped = _with_named(_REPLACED if body_replaced else _FORWARDED, values)
     return [field for field in fields if (name := field[0].lower()) not in dropped and not name.startswith(OWN_PREFIX)]
 
 
 def to_client(fields: Fields, values: Values) -> list[tuple[bytes, bytes]]:
     """The headers of a reply as the client gets them: length, encoding and each `Set-Cookie` as they came. `values`:
     the same `by_name`."""
-    dropped = HOP_BY_HOP
-    if values.get(b"connection", b"close") not in _NAMES_NONE:
-        dropped = _with_named(dropped, values)
+    dropped = _with_named(HOP_BY_HOP, values)
     return [field for field in fields if field[0].lower() not in dropped]
 
 
@@ -72,4 +68,7 @@ def text(value: bytes) -> str:
 
 def _with_named(dropped: frozenset[bytes], values: Values) -> frozenset[bytes]:
     """Those, and the headers that `Connection` names."""
-    return dropped | {option.strip().lower() for option in values[b"connection"].split(b",")}
+    named = values.get(b"connection", b"close")
+    if named in _NAMES_NONE:
+        return dropped
+    return dropped | {option.strip().lower() for option in named.split(b",")}

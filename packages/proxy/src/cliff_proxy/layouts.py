@@ -151,7 +151,7 @@ class Layouts:
 
     def beginning_as(self, api: str, data: bytes, at: int) -> tuple[Layout, ...]:
         """Those whose first bytes are those of the array at `data[at]`, the newest last."""
-        return self._all.get(hash((api, data[at : at + OPENING_BYTES])), ())
+        return self._all.get(_opening(api, data, at), ())
 
     def nearest(self, api: str, data: bytes, at: int) -> tuple[Layout, Group] | None:
         """The layout that has most in common with the array at `data[at]`, and up to where."""
@@ -207,5 +207,9 @@ def made(
         found.tail, found.tail_bytes = quick_hash(whole[done : at + ends[-1]]), at + ends[-1] - done
     if earlier is not None:
         found.unmarked = min(earlier[0].unmarked, earlier[1].end)
-    found.opening = hash((api, data[at : at + OPENING_BYTES]))
+    found.opening = _opening(api, data, at)
     return found
+
+
+def _opening(api: str, data: bytes, at: int) -> int:
+    return hash((api, data[at : at + OPENING_BYTES]))

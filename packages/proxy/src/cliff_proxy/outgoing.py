@@ -84,7 +84,7 @@ class Reply:
         self.size = 0
         """Bytes that are pending."""
         self.pieces: list[bytes] = []
-        """They."""
+        """Those bytes, as they came."""
         self._connection: Connection | None = connection
         self._waiter: asyncio.Future[None] | None = None
 
