@@ -259,7 +259,8 @@ def _pooled(
         processes = list((getattr(pool, "_processes", None) or {}).values())
         for process in processes:
             process.terminate()
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Its thread is waited for: on 3.11 the end of Python may meet a pipe that it has just closed.
+        pool.shutdown(cancel_futures=True)
         for process in processes:
             process.join()
         raise
