@@ -61,13 +61,22 @@ async def talk(port: int, *sent: bytes) -> bytes:
 async def echo(request: Request) -> None:
     """Says what came."""
     body = await request.body(2**20)
-    request.respond(200, b"%b %b" % (request.target.encode(), body or b""), "text/plain")
+    request.respond(200, b"%b %b" % (request.head.target.encode(), body or b""), "text/plain")
 
 
 async def settled(turns: int = 20) -> None:
     """Until every task has done what it can do."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+def feed(connection: serving.Connection, data: bytes) -> None:
+    """As a transport does."""
+    buffer = connection.get_buffer(-1)
+    for start in range(0, len(data), len(buffer)):
+        piece = data[start : start + len(buffer)]
+        buffer[: len(piece)] = piece
+        connection.buffer_updated(len(piece))
 
 
 async def fed(handler: Answer, *pieces: bytes) -> Transport:
@@ -78,7 +87,7 @@ async def fed(handler: Answer, *pieces: bytes) -> Transport:
     for piece in pieces:
         if transport.closed:
             break
-        connection.data_received(piece)
+        feed(connection, piece)
         await settled(5)
     await settled(100)
     return transport
@@ -99,20 +108,24 @@ SENT = (
     b"HEAD http://localhost/g HTTP/1.1\r\n\r\n"
     b"PUT /h HTTP/1.1\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
 )
-GOT: list[tuple[str, str, Parts, bytes]] = [
-    ("GET", "/a?b=%2F", [(b"Host", b"localhost"), (b"X-Empty", b""), (b"X-Odd", b"\xff\xe9"), (b"x-odd", b"2")], b""),
-    ("POST", "/b", [(b"Content-Length", b"9")], b"one\r\n\r\ntw"),
-    ("POST", "/c", [(b"Transfer-Encoding", b"chunked")], b"onetw"),
-    ("POST", "/d", [(b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"h2c"), (b"Content-Length", b"3")], b"one"),
+GOT: list[tuple[str, str, int | None, Parts, bytes]] = [
     (
-        *("POST", "/e"),
+        *("GET", "/a?b=%2F", None),
+        [(b"Host", b"localhost"), (b"X-Empty", b""), (b"X-Odd", b"\xff\xe9"), (b"x-odd", b"2")],
+        b"",
+    ),
+    ("POST", "/b", 9, [], b"one\r\n\r\ntw"),
+    ("POST", "/c", None, [(b"Transfer-Encoding", b"chunked")], b"onetw"),
+    ("POST", "/d", 3, [(b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"h2c")], b"one"),
+    (
+        *("POST", "/e", None),
         [(b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"h2c"), (b"Transfer-Encoding", b"Chunked")],
         b"one",
     ),
-    ("DELETE", "/f", [(b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"h2c"), (b"Content-Length", b"0")], b""),
-    ("POST", "/ws", [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")], b""),
-    ("HEAD", "http://localhost/g", [], b""),
-    ("PUT", "/h", [(b"Connection", b"close"), (b"Content-Length", b"1")], b"x"),
+    ("DELETE", "/f", 0, [(b"Connection", b"keep-alive, Upgrade"), (b"Upgrade", b"h2c")], b""),
+    ("POST", "/ws", None, [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")], b""),
+    ("HEAD", "http://localhost/g", None, [], b""),
+    ("PUT", "/h", 1, [(b"Connection", b"close")], b"x"),
 ]
 
 
@@ -128,8 +141,8 @@ async def test_requests_however_they_are_cut() -> None:
 
         async def answer(request: Request, got: list[Any] = got) -> None:
             body = await request.body(100)
-            got.append((request.method, request.target, request.fields, body))
-            assert not request.websocket
+            got.append((request.method, request.head.target, request.content_length, request.head.fields, body))
+            assert not request.head.websocket
             request.begin(200, b"Yes", [(b"Content-Length", b"2"), (b"Date", b"x")])
             request.end(b"ok")
 
@@ -290,14 +303,14 @@ async def test_a_body_that_came_before_it_was_asked_for(before: bytes) -> None:
     transport = Transport()
     connection = Server(answer)()
     connection.connection_made(transport)
-    connection.data_received(before + b"POST /large HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (2 * BUFFER))
-    connection.data_received(b"x" * (BUFFER + 1))
+    feed(connection, before + b"POST /large HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (2 * BUFFER))
+    feed(connection, b"x" * (BUFFER + 1))
     await settled()
     assert not transport.reading
     release.set()
     await settled()
     assert transport.reading
-    connection.data_received(b"x" * (BUFFER - 1))
+    feed(connection, b"x" * (BUFFER - 1))
     await settled()
     assert transport.written.endswith(b"/large " + b"x" * (2 * BUFFER))
 
@@ -309,7 +322,7 @@ async def test_requests_wait_for_the_one_before() -> None:
     begun = []
 
     async def answer(request: Request) -> None:
-        begun.append(request.target)
+        begun.append(request.head.target)
         await release.wait()
         await echo(request)
 
@@ -318,7 +331,7 @@ async def test_requests_wait_for_the_one_before() -> None:
     connection.connection_made(transport)
     count = 0
     while transport.reading:
-        connection.data_received(b"GET /%d HTTP/1.1\r\n\r\n" % count)
+        feed(connection, b"GET /%d HTTP/1.1\r\n\r\n" % count)
         count += 1
     await settled()
     assert (count, begun) == (serving.PIPELINED + 1, ["/0"])
@@ -338,7 +351,7 @@ class Reading(Transport):
     def feed(self, connection: Any, sent: bytes, size: int) -> bytes:
         """What is left of it."""
         while sent and self.reading and not self.closed:
-            connection.data_received(sent[:size])
+            feed(connection, sent[:size])
             sent = sent[size:]
         return sent
 
@@ -364,7 +377,7 @@ def test_whatever_stops_goes_on(narrow: None, asked: list[tuple[str, int, bool]]
     @in_a_loop
     async def run() -> None:
         async def answer(request: Request) -> None:
-            way, _, _ = asked[int(request.target[1:])]
+            way, _, _ = asked[int(request.head.target[1:])]
             got = b""
             if way == "late":
                 await asyncio.sleep(0)
@@ -372,7 +385,7 @@ def test_whatever_stops_goes_on(narrow: None, asked: list[tuple[str, int, bool]]
                 got = await request.body(1000) or b""
             elif way == "pieces":
                 got = b"".join([piece async for piece in request.pieces()])
-            request.respond(200, b"%b %d" % (request.target.encode(), len(got)), "text/plain")
+            request.respond(200, b"%b %d" % (request.head.target.encode(), len(got)), "text/plain")
 
         transport = Reading()
         connection = Server(answer)()
@@ -402,17 +415,17 @@ async def test_a_client_that_reads_no_answers_gets_no_more_of_them() -> None:
     begun = []
 
     async def answer(request: Request) -> None:
-        begun.append(request.target)
+        begun.append(request.head.target)
         await echo(request)
 
     transport = Transport()
     connection = Server(answer)()
     connection.connection_made(transport)
-    connection.data_received(b"GET /0 HTTP/1.1\r\n\r\n")
+    feed(connection, b"GET /0 HTTP/1.1\r\n\r\n")
     connection.pause_writing()
     count = 1
     while transport.reading and count < 100:
-        connection.data_received(b"GET /%d HTTP/1.1\r\n\r\n" % count)
+        feed(connection, b"GET /%d HTTP/1.1\r\n\r\n" % count)
         count += 1
     await settled()
     assert (count, begun) == (serving.PIPELINED + 1, ["/0"])
@@ -435,7 +448,7 @@ async def test_a_request_that_cannot_be_read_does_not_stop_the_rest() -> None:
     connection = Server(answer)()
     connection.connection_made(transport)
     chunk = b"%x\r\n%b\r\n" % (BUFFER + 1, bytes(BUFFER + 1))
-    connection.data_received(
+    feed(connection, 
         b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + b"zz\r\n"
     )
     assert transport.reading
@@ -459,7 +472,7 @@ async def test_an_answer_is_not_lost_with_the_next_request() -> None:
     transport = Transport()
     connection = Server(answer)()
     connection.connection_made(transport)
-    connection.data_received(b"GET / HTTP/1.1\r\n\r\nPUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx")
+    feed(connection, b"GET / HTTP/1.1\r\n\r\nPUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx")
     await settled()
     assert transport.written.endswith(b"one<end>")
     assert (transport.closed, transport.reading) == (False, True)
@@ -472,7 +485,7 @@ async def test_every_connection_without_a_request_has_a_deadline(upgrade: bytes)
     transport = Transport()
     connection = Server(echo)()
     connection.connection_made(transport)
-    connection.data_received(b"GET / HTTP/1.1\r\n%b\r\n" % upgrade)
+    feed(connection, b"GET / HTTP/1.1\r\n%b\r\n" % upgrade)
     await settled()
     assert transport.written.endswith(b"/ ")
     assert connection.deadline < math.inf
@@ -614,11 +627,11 @@ async def test_head_and_body_in_one_write(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def answer(request: Request) -> None:
         request.begin(200, b"OK", [(b"Date", b"x")])
-        if request.target == "/flush":
+        if request.head.target == "/flush":
             request.flush()
             request.flush()
         request.write(b"one")
-        request.end(b"two" if request.target != "/end" else b"")
+        request.end(b"two" if request.head.target != "/end" else b"")
 
     await fed(answer, b"GET / HTTP/1.1\r\n\r\n")
     head = b"HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -772,7 +785,7 @@ async def test_who_is_silent_for_too_long(monkeypatch: pytest.MonkeyPatch) -> No
     release = asyncio.Event()
 
     async def answer(request: Request) -> None:
-        if request.target == "/slow":
+        if request.head.target == "/slow":
             await release.wait()
         request.respond(200, b"", "text/plain")
 

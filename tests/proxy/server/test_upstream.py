@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cliff_proxy import outgoing, upstream
+from cliff_proxy.headers import Fields
 from cliff_proxy.routes import Route
 from cliff_proxy.upstream import BrokenOff, NotThere, Reply, Upstream, origin
 from kit import Step
@@ -139,6 +140,12 @@ def to(url: str, target: str = "/v1/messages") -> Route:
     return Route("anthropic", "anthropic", url, target)
 
 
+async def send(
+    connections: Upstream, method: str, route: Route, fields: Fields, body: Any, length: int | None = None
+) -> Reply:
+    return await connections.send(connections.opening(method, route, fields), body, length)
+
+
 async def whole(reply: Reply) -> bytes:
     """The rest of a reply, which is then closed."""
     got = b""
@@ -150,7 +157,7 @@ async def whole(reply: Reply) -> bytes:
 
 
 async def ask(connections: Upstream, url: str, method: str = "GET", body: Any = None) -> bytes:
-    return await whole(await connections.send(method, to(url), [], body))
+    return await whole(await send(connections, method, to(url), [], body))
 
 
 async def pieces(*data: bytes) -> AsyncIterator[bytes]:
@@ -161,7 +168,12 @@ async def pieces(*data: bytes) -> AsyncIterator[bytes]:
 # --- Requests ----------------------------------------------------------------------------------------------------
 
 FIELDS = [(b"X-One", b"1"), (b"x-two", b" 2\xe9"), (b"X-ONE", b""), (b"Accept-Encoding", b"zstd")]
-FRAMING = [(b"HOST", b"elsewhere"), (b"Connection", b"close"), (b"Transfer-Encoding", b"gzip")]
+FRAMING = [
+    (b"HOST", b"elsewhere"),
+    (b"content-Length", b"7"),
+    (b"Connection", b"close"),
+    (b"Transfer-Encoding", b"gzip"),
+]
 LINES = [b"X-One: 1", b"x-two:  2\xe9", b"X-ONE: ", b"Accept-Encoding: zstd"]
 
 
@@ -169,20 +181,20 @@ LINES = [b"X-One: 1", b"x-two:  2\xe9", b"X-ONE: ", b"Accept-Encoding: zstd"]
     ("method", "length", "body", "framing", "sent"),
     [
         ("POST", None, b"{}", [b"Content-Length: 2"], b"{}"),
-        ("POST", b"99", bytearray(b"{}"), [b"Content-Length: 2"], b"{}"),
+        ("POST", 99, bytearray(b"{}"), [b"Content-Length: 2"], b"{}"),
         ("PURGE", None, memoryview(b"{}"), [b"Content-Length: 2"], b"{}"),
         ("POST", None, b"", [b"Content-Length: 0"], b""),
         ("POST", None, None, [b"Content-Length: 0"], b""),
         ("GET", None, None, [], b""),
         ("DELETE", None, None, [], b""),
-        ("GET", b"0", None, [b"Content-Length: 0"], b""),
+        ("GET", 0, None, [b"Content-Length: 0"], b""),
         ("POST", None, (b"one", b"", b"0123456789abcdef"), [b"Transfer-Encoding: chunked"], None),
         ("POST", None, (), [b"Transfer-Encoding: chunked"], b"0\r\n\r\n"),
-        ("PUT", b"5", (b"on", b"", b"etw"), [b"Content-Length: 5"], b"onetw"),
+        ("PUT", 5, (b"on", b"", b"etw"), [b"Content-Length: 5"], b"onetw"),
     ],
 )
 @in_a_loop
-async def test_requests(method: str, length: bytes | None, body: Any, framing: list[bytes], sent: bytes | None) -> None:
+async def test_requests(method: str, length: int | None, body: Any, framing: list[bytes], sent: bytes | None) -> None:
     """Fields go out as they are, but for those that frame the request."""
     expected = b"3\r\none\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n" if sent is None else sent
     got = asyncio.get_running_loop().create_future()
@@ -194,10 +206,10 @@ async def test_requests(method: str, length: bytes | None, body: Any, framing: l
         assert await peer.end() == b""
 
     async with serving(serve) as url, connecting() as connections:
-        given = [*FIELDS[:2], *FRAMING, *FIELDS[2:], *([(b"content-Length", length)] if length else [])]
+        given = [*FIELDS[:2], *FRAMING, *FIELDS[2:]]
         if isinstance(body, tuple):
             body = pieces(*body)
-        reply = await connections.send(method, to(url, "/v1/a%2Fb?c=%20d"), given, body)
+        reply = await send(connections, method, to(url, "/v1/a%2Fb?c=%20d"), given, body, length)
         assert await whole(reply) == b"{}"
         host = url.removeprefix("http://").encode()
         first = method.encode() + b" /v1/a%2Fb?c=%20d HTTP/1.1"
@@ -217,7 +229,7 @@ async def test_targets(target: str, sent: bytes) -> None:
             assert (await peer.answer())[0] == b"GET /of/gateway" + sent + b" HTTP/1.1"
 
         async with serving(serve) as url:
-            reply = await connections.send("GET", to(url + "/of/gateway", target), [], None)
+            reply = await send(connections, "GET", to(url + "/of/gateway", target), [], None)
             assert await whole(reply) == b"{}"
 
 
@@ -248,7 +260,7 @@ async def test_credentials_in_the_upstreams_url(own: list[tuple[bytes, bytes]]) 
 
     async with serving(serve) as url, connecting() as connections:
         named = url.replace("//", "//user:w%40rd@")
-        assert await whole(await connections.send("GET", to(named), own, None)) == b"{}"
+        assert await whole(await send(connections, "GET", to(named), own, None)) == b"{}"
         assert origin(to(named)) == url
     basic = b"Authorization: Basic " + base64.b64encode(b"user:w@rd")
     assert seen[0][2:] == ([b"authorization: Bearer k"] if own else [basic])
@@ -282,9 +294,8 @@ async def test_a_large_body_to_an_upstream_that_reads_late(
         await peer.send(OK)
 
     async with serving(serve) as url, connecting() as connections:
-        length = [(b"Content-Length", b"%d" % len(body))]
         sent = upload() if kind is pieces else kind(body)
-        asking = asyncio.ensure_future(connections.send("POST", to(url), length, sent))
+        asking = asyncio.ensure_future(send(connections, "POST", to(url), [], sent, len(body)))
         if kind is pieces:
             before = -1
             while not 0 < taken == before:  # what fits into the buffers of the system is asked for
@@ -319,9 +330,9 @@ async def test_a_body_that_breaks_off(when: str) -> None:
     async with serving(serve) as url, connecting() as connections:
         if when != "after its head":
             with pytest.raises(ConnectionResetError, match="of the client"):
-                await connections.send("POST", to(url), [], upload())
+                await send(connections, "POST", to(url), [], upload())
         else:
-            reply = await connections.send("POST", to(url), [], upload())
+            reply = await send(connections, "POST", to(url), [], upload())
             assert await reply.read() == b"half"
             gone.set()
             with pytest.raises(ConnectionResetError, match="of the client"):
@@ -341,7 +352,7 @@ async def test_a_body_that_is_not_as_long_as_it_said(body: tuple[bytes, ...]) ->
 
     async with serving(serve) as url, connecting() as connections:
         with pytest.raises(BrokenOff, match=r"the body is (longer|shorter) than its Content-Length"):
-            await connections.send("POST", to(url), [(b"Content-Length", b"5")], pieces(*body))
+            await send(connections, "POST", to(url), [], pieces(*body), 5)
         assert len(await seen) <= 2
 
 
@@ -365,7 +376,7 @@ async def reply_to(
             await peer.end()
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send(method, to(url), [], None)
+        reply = await send(connections, method, to(url), [], None)
         got: list[bytes] = []
         try:
             while piece := await reply.read():
@@ -452,7 +463,7 @@ async def test_replies_without_a_body(method: str, head: bytes) -> None:
         await peer.answer()
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send(method, to(url), [], None)
+        reply = await send(connections, method, to(url), [], None)
         assert reply.at_eof()
         assert await reply.read() == b""
         reply.close()
@@ -472,7 +483,7 @@ async def test_a_body_in_reply_to_head() -> None:
 
     async with serving(serve) as url, connecting() as connections:
         for _ in range(2):
-            reply = await connections.send("HEAD", to(url), [], None)
+            reply = await send(connections, "HEAD", to(url), [], None)
             assert await whole(reply) == b""
             while connections._open:
                 await asyncio.sleep(0)
@@ -566,7 +577,7 @@ async def test_half_a_reply(name: str, reset: bool) -> None:
         peer.close(reset=reset)
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send("POST", to(url), [], b"{}")
+        reply = await send(connections, "POST", to(url), [], b"{}")
         got = await reply.read() if expected else b""
         closing.set()
         with pytest.raises(BrokenOff):
@@ -609,7 +620,7 @@ async def test_a_reply_with_more_behind_it(name: str, then: str) -> None:
     async with serving(serve) as url, connecting() as connections:
         for _ in range(2):
             more.clear()
-            reply = await connections.send("GET", to(url), [], None)
+            reply = await send(connections, "GET", to(url), [], None)
             reading = asyncio.ensure_future(whole(reply))
             await asyncio.sleep(0)
             more.set()
@@ -632,7 +643,7 @@ async def test_a_reply_without_a_length_that_is_reset() -> None:
         peer.close(reset=True)
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send("GET", to(url), [], None)
+        reply = await send(connections, "GET", to(url), [], None)
         assert await reply.read() == b"half"
         sent.set()
         with pytest.raises(BrokenOff, match="ConnectionResetError"):
@@ -655,7 +666,7 @@ async def test_pieces_come_as_they_are_sent() -> None:
         await peer.end()
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send("GET", to(url), [], None)
+        reply = await send(connections, "GET", to(url), [], None)
         assert (reply.pending(), reply.at_eof()) == (False, False)
         more.set()
         assert await reply.read() == b"one"
@@ -679,7 +690,7 @@ async def test_a_reply_that_is_read_late() -> None:
         await peer.answer()
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send("GET", to(url), [], None)
+        reply = await send(connections, "GET", to(url), [], None)
         (connection,) = connections._open
         while connection.transport.is_reading():
             await asyncio.sleep(0)
@@ -732,7 +743,7 @@ async def test_a_refusal_in_mid_upload(monkeypatch: pytest.MonkeyPatch, kind: st
     over = asyncio.Event()
     async with serving(serve) as url, connecting() as connections:
         body = bytes(2**25) if kind == "bytes" else upload()
-        reply = await connections.send("POST", to(url), [], body)
+        reply = await send(connections, "POST", to(url), [], body)
         assert reply.status == 413
         assert await whole(reply) == b"{error: 413"
         over.set()
@@ -772,7 +783,7 @@ async def test_a_refusal_that_the_next_write_meets_before_the_next_read(
 
     async with connecting() as connections:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        reply = await connections.send("POST", to(url), [], upload())
+        reply = await send(connections, "POST", to(url), [], upload())
         assert (reply.status, await whole(reply)) == (413, bytes(size))
     listening.close()
 
@@ -807,7 +818,7 @@ async def test_a_reply_goes_on_while_the_body_does() -> None:
             yield piece
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send("POST", to(url), [], upload())
+        reply = await send(connections, "POST", to(url), [], upload())
         for piece in (b"one", b"two", b"three"):
             said.put_nowait(piece)
             assert await reply.read() == piece
@@ -906,7 +917,7 @@ async def test_a_reply_that_is_not_read_to_its_end() -> None:
         ended += 1
 
     async with serving(serve) as url, connecting() as connections:
-        reply = await connections.send("GET", to(url), [], None)
+        reply = await send(connections, "GET", to(url), [], None)
         reply.close()
         reply.close()
         while not ended:
@@ -914,7 +925,7 @@ async def test_a_reply_that_is_not_read_to_its_end() -> None:
         assert await reply.read() == b"half"
         with pytest.raises(BrokenOff):
             await reply.read()
-        reading = await connections.send("GET", to(url), [], None)
+        reading = await send(connections, "GET", to(url), [], None)
         assert await reading.read() == b"half"
         waits = asyncio.ensure_future(reading.read())
         await asyncio.sleep(0)
@@ -1074,7 +1085,7 @@ async def test_a_request_that_is_cancelled(when: str, monkeypatch: pytest.Monkey
 
     async with serving(serve) as url, connecting() as connections:
         body = bytes(2**25) if when == "in mid-upload" else pieces(b"x")
-        asking = asyncio.ensure_future(connections.send("POST", to(url), [], body))
+        asking = asyncio.ensure_future(send(connections, "POST", to(url), [], body))
         if when == "while it connects":
             await asyncio.sleep(0)
         else:
@@ -1104,9 +1115,9 @@ async def test_the_end_of_the_proxy(framing: bytes) -> None:
     async with serving(serve) as url, serving(silent) as other:
         connections = Upstream()
         await connections.start()
-        reply = await connections.send("GET", to(url), [], None)
+        reply = await send(connections, "GET", to(url), [], None)
         assert await reply.read() == b"half"
-        asking = asyncio.ensure_future(connections.send("POST", to(other), [], b"{}"))
+        asking = asyncio.ensure_future(send(connections, "POST", to(other), [], b"{}"))
         while len(connections._open) < 2:
             await asyncio.sleep(0)
         await connections.close()
@@ -1116,7 +1127,7 @@ async def test_the_end_of_the_proxy(framing: bytes) -> None:
             await reply.read()
         assert not reply.at_eof()
         with pytest.raises(NotThere):
-            await connections.send("GET", to(url), [], None)
+            await send(connections, "GET", to(url), [], None)
 
 
 # --- No upstream -------------------------------------------------------------------------------------------------
@@ -1134,7 +1145,7 @@ async def test_the_end_of_the_proxy(framing: bytes) -> None:
 async def test_no_such_upstream(url: str, why: str) -> None:
     async with connecting() as connections:
         with pytest.raises(NotThere, match=why):
-            await connections.send("POST", to(url), [], b"{}")
+            await send(connections, "POST", to(url), [], b"{}")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -1144,7 +1155,7 @@ async def test_an_upstream_that_refuses_connections(host: str) -> None:
         port = listening.getsockname()[1]
     async with connecting() as connections:
         with pytest.raises(NotThere, match="Connect call failed"):
-            await connections.send("POST", to(f"http://{host}:{port}"), [], b"{}")
+            await send(connections, "POST", to(f"http://{host}:{port}"), [], b"{}")
 
 
 @in_a_loop
@@ -1156,7 +1167,7 @@ async def test_an_upstream_that_does_not_shake_hands(monkeypatch: pytest.MonkeyP
 
     async with serving(serve) as url, connecting() as connections:
         with pytest.raises(NotThere, match=r"no connection within 0\.05 s"):
-            await connections.send("POST", to(url.replace("http", "https")), [], b"{}")
+            await send(connections, "POST", to(url.replace("http", "https")), [], b"{}")
         assert not connections._open
 
 
@@ -1223,7 +1234,7 @@ async def test_tls_broken_off(tls: ssl.SSLContext, reset: bool) -> None:
         peer.close(reset=reset)
 
     async with serving(serve, ssl=tls) as url, connecting() as connections:
-        reply = await connections.send("POST", to(url), [], b"{}")
+        reply = await send(connections, "POST", to(url), [], b"{}")
         assert await reply.read() == b"half"
         sent.set()
         with pytest.raises(BrokenOff):
@@ -1256,7 +1267,7 @@ async def test_tls_and_a_refusal_in_mid_upload(tls: ssl.SSLContext, size: int) -
         await peer.end()
 
     async with serving(serve, ssl=tls) as url, connecting() as connections:
-        reply = await connections.send("POST", to(url), [], bytes(size))
+        reply = await send(connections, "POST", to(url), [], bytes(size))
         assert (reply.status, await whole(reply)) == (413, b"{error: 413")
 
 
@@ -1297,7 +1308,7 @@ async def test_tls_and_a_refusal_before_the_next_write(tls: ssl.SSLContext, piec
     async with connecting() as connections:
         taking = asyncio.ensure_future(asyncio.to_thread(take))
         url = f"https://localhost:{listening.getsockname()[1]}"
-        reply = await connections.send("POST", to(url), [], upload())
+        reply = await send(connections, "POST", to(url), [], upload())
         assert (reply.status, await whole(reply)) == (413, b"{}")
         assert asked == 1
     listening.close()
@@ -1310,7 +1321,7 @@ async def test_a_certificate_that_is_not_trusted(certificate: Path) -> None:
 
     async with serving(serve, ssl=tls_of(certificate)) as url, connecting() as connections:
         with pytest.raises(NotThere, match=r"certificate is not trusted \(self-signed certificate\); SSL_CERT_FILE"):
-            await connections.send("POST", to(url), [], b"{}")
+            await send(connections, "POST", to(url), [], b"{}")
         assert not connections._open
 
 
@@ -1321,7 +1332,7 @@ async def test_a_certificate_for_another_name(tls: ssl.SSLContext) -> None:
 
     async with serving(serve, "::1", ssl=tls) as url, connecting() as connections:
         with pytest.raises(NotThere, match=r"its certificate is not trusted .*'::1'"):
-            await connections.send("POST", to(url), [], b"{}")
+            await send(connections, "POST", to(url), [], b"{}")
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
@@ -1333,7 +1344,7 @@ async def test_an_upstream_without_tls(said: bytes) -> None:
 
     async with serving(serve) as url, connecting() as connections:
         with pytest.raises(NotThere):
-            await connections.send("POST", to(url.replace("http", "https")), [], b"{}")
+            await send(connections, "POST", to(url.replace("http", "https")), [], b"{}")
 
 
 # --- The proxy of the environment --------------------------------------------------------------------------------
@@ -1403,7 +1414,7 @@ async def test_a_proxy_that_does_not_connect(monkeypatch: pytest.MonkeyPatch, re
         monkeypatch.setenv("https_proxy", proxy.replace("//", "//user:secret@"))
         monkeypatch.setenv("no_proxy", "")
         with pytest.raises(NotThere, match=why) as caught:
-            await connections.send("POST", to("https://model.example"), [], b"{}")
+            await send(connections, "POST", to("https://model.example"), [], b"{}")
         assert "secret" not in str(caught.value)
         while connections._open:
             await asyncio.sleep(0)
@@ -1421,7 +1432,7 @@ async def test_a_proxy_behind_which_nobody_shakes_hands(monkeypatch: pytest.Monk
         monkeypatch.setenv("https_proxy", proxy)
         monkeypatch.setenv("no_proxy", "")
         with pytest.raises(NotThere, match=r"no connection within 0\.05 s"):
-            await connections.send("POST", to("https://model.example"), [], b"{}")
+            await send(connections, "POST", to("https://model.example"), [], b"{}")
         while connections._open:
             await asyncio.sleep(0)
 
@@ -1462,7 +1473,7 @@ async def test_a_proxy_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "")
     async with connecting() as connections:
         with pytest.raises(NotThere, match=r"the environment names is socks5: http and https are known$"):
-            await connections.send("POST", to("https://model.example"), [], b"{}")
+            await send(connections, "POST", to("https://model.example"), [], b"{}")
 
 
 # --- Others ------------------------------------------------------------------------------------------------------
@@ -1478,7 +1489,7 @@ async def test_the_scripted_model(model_server: Any, api: str, fault: Any) -> No
     body = json.dumps({**minimal(api), "stream": True}).encode()
     async with connecting() as connections:
         fields = [(b"Content-Type", b"application/json")]
-        reply = await connections.send("POST", to(server.url, PATHS[api]), fields, body)
+        reply = await send(connections, "POST", to(server.url, PATHS[api]), fields, body)
         got = b""
         with contextlib.suppress(BrokenOff) if fault else contextlib.nullcontext():
             while data := await reply.read():
@@ -1488,7 +1499,7 @@ async def test_the_scripted_model(model_server: Any, api: str, fault: Any) -> No
         (request,) = server.wait(1)
         assert request.reply.body.startswith(got)
         assert fault or got == request.reply.body
-        reply = await connections.send("POST", to(server.url, PATHS[api]), fields, json.dumps(minimal(api)).encode())
+        reply = await send(connections, "POST", to(server.url, PATHS[api]), fields, json.dumps(minimal(api)).encode())
         assert (reply.status, len(await whole(reply))) == (200, reply.content_length)
 
 

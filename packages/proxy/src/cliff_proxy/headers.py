@@ -28,14 +28,14 @@ OWN_PREFIX = b"x-cliff"
 _NAMES_NONE = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
 
 _FORWARDED = HOP_BY_HOP | {b"host", b"expect"}
-_REPLACED = _FORWARDED | {b"content-length", b"content-encoding"}
+_REPLACED = _FORWARDED | {b"content-encoding"}
 
 
 def to_upstream(fields: Fields, values: Values, *, body_replaced: bool = False) -> list[tuple[bytes, bytes]]:
     """The headers of a request as the upstream gets them. `values`: the same `by_name`.
 
     Without `Host` (the upstream has its own), without `Expect` (the body is here already) and without ours. With
-    `body_replaced` also without the length and the encoding of the body that came in.
+    `body_replaced` also without the encoding of the body that came in.
     """
     dropped = _with_named(_REPLACED if body_replaced else _FORWARDED, values)
     return [field for field in fields if (name := field[0].lower()) not in dropped and not name.startswith(OWN_PREFIX)]

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from cliff_core.overflow import Rejection
 from cliff_proxy import bodies, errors, headers
 from cliff_proxy.engine import Prepared
+from cliff_proxy.heads import Head
 from cliff_proxy.metrics import Metrics
 from cliff_proxy.reports import Report
 from cliff_proxy.routes import Route
 from cliff_proxy.serving import Request
-from cliff_proxy.upstream import BrokenOff, NotThere, Reply, Upstream, origin
+from cliff_proxy.upstream import BrokenOff, NotThere, Opening, Reply, Upstream, origin
 from cliff_proxy.work import Work
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Relay:
         """Answers a request; an upstream that breaks off or a client that goes away end here."""
         self.open += 1
         try:
-            if request.websocket:
+            if request.head.websocket:
                 await self._bridge(request, route)
             elif route.api is None:
                 await self._pass(request, route)
@@ -115,8 +116,8 @@ class Relay:
         """The request as its body comes."""
         self.metrics.add("requests_total", api=route.api or "other", action="failed" if action else "pass")
         upload = request.pieces() if request.has_body else None
-        sent = headers.to_upstream(request.fields, request.values)
-        reply = await self.upstream.send(request.method, route, sent, upload)
+        opening = self._to_upstream(request.head, route)
+        reply = await self.upstream.send(opening, upload, request.content_length)
         try:
             self._begin(request, reply, action)
             self._count(route, reply)
@@ -152,7 +153,7 @@ class Relay:
         else:
             if self._untold:
                 self.tell()
-            prepared = await self.work.prepare(request.values, route, body, route.api or "chat")
+            prepared = await self.work.prepare(request.head.values, route, body, route.api or "chat")
             exchange = Exchange(request, route, body, prepared, len(body))
             del body, prepared  # nothing else holds them for the time of a stream
             try:
@@ -168,13 +169,13 @@ class Relay:
             replaced = prepared.body is not None
             data = exchange.body if prepared.body is None else prepared.body
             exchange.size = len(data)
-            sent = headers.to_upstream(request.fields, request.values, body_replaced=replaced)
-            reply = await self.upstream.send(request.method, exchange.route, sent, data)
+            opening = self._to_upstream(request.head, exchange.route, replaced)
+            reply = await self.upstream.send(opening, data)
             del data, prepared  # nothing else holds them for the time of a stream
             try:
                 report = self._report(exchange.route, reply)
                 may_replay = replay < self.replays and exchange.prepared.action not in _AS_THEY_CAME
-                opening, rejection = await self._opening(reply, report, may_replay)
+                seen, rejection = await self._opening(reply, report, may_replay)
                 if rejection is not None:
                     self._count_request(exchange)
                     self.metrics.add("rejections_total", api=api)
@@ -184,10 +185,19 @@ class Relay:
                         self.metrics.add("sent_bytes_total", exchange.size, api=api)
                         self.work.replayed(api, shorter)
                         continue
-                await self._relay(exchange, reply, report, opening)
+                await self._relay(exchange, reply, report, seen)
                 return
             finally:
                 reply.close()
+
+    def _to_upstream(self, head: Head, route: Route, replaced: bool = False) -> Opening:
+        """What an upstream is told of requests with such a head; `replaced`: with another body. NotThere."""
+        known = "sent, replaced" if replaced else "sent"
+        found: Opening | None = head.found.get(known)
+        if found is None:
+            fields = headers.to_upstream(head.fields, head.values, body_replaced=replaced)
+            found = head.found[known] = self.upstream.opening(head.method, route, fields)
+        return found
 
     def _report(self, route: Route, reply: Reply) -> Report:
         coded = reply.values.get(b"content-encoding")

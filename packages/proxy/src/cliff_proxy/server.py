@@ -23,11 +23,12 @@ from typing import Any
 
 from cliff_proxy import access
 from cliff_proxy.engine import Engine
+from cliff_proxy.heads import Head
 from cliff_proxy.log import described
 from cliff_proxy.metrics import Metrics
 from cliff_proxy.process import tune
 from cliff_proxy.relay import Relay
-from cliff_proxy.routes import OWN, origin_form, route
+from cliff_proxy.routes import OWN, Route, origin_form, route
 from cliff_proxy.serving import Request, Server
 from cliff_proxy.settings import Settings
 from cliff_proxy.upstream import Upstream
@@ -109,9 +110,7 @@ class Proxy:
 
     async def _answer(self, request: Request) -> None:
         try:
-            target = request.target if request.target.startswith("/") else origin_form(request.target)
-            where = route(request.method, target, request.values, self.settings)
-            refused = access.refusal(self.settings, request.values)
+            where, target, refused = request.head.found.get("where") or self._where(request.head)
             if refused is not None and not (refused.status == 401 and target == OWN + "healthz"):
                 self.metrics.add("refusals_total")
                 request.refuse(refused.status, refused.message, where.provider)
@@ -129,6 +128,13 @@ class Proxy:
         except Exception as error:  # a mistake of ours: the client must not take it for an answer of the upstream
             logger.error("a request failed: %s", described(error))
             request.abort()
+
+    def _where(self, head: Head) -> tuple[Route, str, access.Refusal | None]:
+        """Where requests with such a head go, their target, and why they are refused."""
+        target = head.target if head.target.startswith("/") else origin_form(head.target)
+        where = route(head.method, target, head.values, self.settings)
+        found = head.found["where"] = where, target, access.refusal(self.settings, head.values)
+        return found
 
     async def _own(self, request: Request, path: str) -> None:
         name = path.removeprefix(OWN)

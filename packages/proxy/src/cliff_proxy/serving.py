@@ -28,9 +28,9 @@ from typing import Any, cast
 
 import httptools
 
-from cliff_proxy import headers
 from cliff_proxy.errors import shaped
 from cliff_proxy.headers import Fields
+from cliff_proxy.heads import Head, Pattern
 
 MAX_HEAD = 2**20
 """Bytes of a head, and of anything else in a request that is no part of a body."""
@@ -39,6 +39,9 @@ MAX_TARGET = 2**16
 """Bytes of a request's target."""
 
 MAX_FIELDS = 512
+
+READ_BYTES = 2**18
+"""That are taken from a connection at a time."""
 
 BUFFER = 2**18
 """Bytes of a body that are taken before somebody asks for them."""
@@ -74,28 +77,20 @@ class Request:
     """
 
     __slots__ = (
-        *("method", "target", "version", "fields", "values", "content_length", "has_body", "keep_alive", "websocket"),
+        *("head", "method", "version", "content_length", "has_body", "keep_alive"),
         *("begun", "ended", "allowed", "size", "complete", "_connection", "_pieces", "_waiter", "_wanted", "_broken"),
-        *("_expects", "_head", "_chunked", "_silent", "_framed"),
+        *("_expects", "_opening", "_chunked", "_silent", "_framed"),
     )
 
-    def __init__(
-        self, connection: Connection, method: str, target: str, version: str, fields: Fields, keep_alive: bool
-    ) -> None:
-        self.method = method
-        self.target = target
-        """As it came, undecoded; bytes that are no UTF-8 as surrogates."""
-        self.version = version
-        """`1.0` or `1.1`."""
-        self.fields = fields
-        self.values = values = headers.by_name(fields)
-        length = values.get(b"content-length")
-        self.content_length = None if length is None else int(length)
-        self.has_body = bool(self.content_length) or b"transfer-encoding" in values
-        self.keep_alive = keep_alive
+    def __init__(self, connection: Connection, head: Head, content_length: int | None) -> None:
+        self.head = head
+        self.method = head.method
+        self.version = head.version
+        self.content_length = content_length
+        """Bytes of the body, where the head says how many."""
+        self.has_body = bool(content_length) or b"transfer-encoding" in head.values
+        self.keep_alive = head.keep_alive
         """Whether the connection can take another request after this one."""
-        self.websocket = False
-        """The client wants to go on with a WebSocket."""
         self.begun = False
         """An answer was begun."""
         self.ended = False
@@ -112,8 +107,11 @@ class Request:
         self._wanted = 0
         """It is done when more than so many bytes are here, or all."""
         self._broken = False
-        self._expects = self.has_body and version == "1.1" and values.get(b"expect", b"").lower() == b"100-continue"
-        self._head = b""
+        expect = head.values.get(b"expect")
+        self._expects = (
+            expect is not None and self.has_body and self.version == "1.1" and expect.lower() == b"100-continue"
+        )
+        self._opening = b""
         self._chunked = self._silent = self._framed = False
 
     # --- Its body ------------------------------------------------------------------------------------------
@@ -226,17 +224,17 @@ class Request:
         elif self.version == "1.0":
             parts.append(b"Connection: keep-alive\r\n")
         parts.append(b"\r\n")
-        self._head = b"".join(parts)
+        self._opening = b"".join(parts)
 
     def flush(self) -> None:
         """Sends the head, where no byte of the body is there to go with it."""
-        if self._head:
-            self._connection.write(self._head)
-            self._head = b""
+        if self._opening:
+            self._connection.write(self._opening)
+            self._opening = b""
 
     def write(self, data: bytes) -> None:
         """The next bytes of the body. ConnectionResetError where the client is gone."""
-        head, self._head = self._head, b""
+        head, self._opening = self._opening, b""
         if self._silent or not data:
             data = head
         elif self._chunked:
@@ -248,7 +246,7 @@ class Request:
 
     def end(self, data: bytes = b"") -> None:
         """The last bytes of the body."""
-        head, self._head = self._head, b""
+        head, self._opening = self._opening, b""
         if self._silent:
             data = head
         elif self._chunked:
@@ -286,13 +284,14 @@ class Request:
 
     def hand_over(self, protocol: asyncio.Protocol) -> None:
         """Gives the connection to another protocol, which gets the request and all that follows as if it were new."""
-        head = [f"{self.method} {self.target} HTTP/{self.version}\r\n".encode("utf-8", "surrogateescape")]
-        head += [b"%b: %b\r\n" % field for field in self.fields]
+        said = self.head
+        lines = [f"{said.method} {said.target} HTTP/{said.version}\r\n".encode("utf-8", "surrogateescape")]
+        lines += [b"%b: %b\r\n" % field for field in said.fields]
         self.begun = self.ended = True
-        self._connection.hand_over(protocol, b"".join(head) + b"\r\n")
+        self._connection.hand_over(protocol, b"".join(lines) + b"\r\n")
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One client's connection."""
 
     def __init__(self, server: Server) -> None:
@@ -310,6 +309,10 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._begun = False
+        """The parser is within a head."""
+        self._pattern: Pattern | None = None
+        """Of the last head, where it is plain."""
         self._stalled = 0
         """Bytes that were read since a head was complete, or any of a body."""
         self._newest: Request | None = None
@@ -363,24 +366,28 @@ class Connection(asyncio.Protocol):
             drained.set_result(None)
         self._loop.call_soon(self._next)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received(self._server.buffer, nbytes)
+
+    def received(self, data: bytes | bytearray, size: int) -> None:
+        """The first `size` bytes of `data` came."""
+        start = 0
         if self._left:
             assert self._newest is not None
-            size = len(data)
-            if size > self._left:
-                body, data = data[: self._left], data[self._left :]
-            else:
-                body, data = data, b""
-            self._left -= len(body)
-            self._newest.receive(body)
+            start = min(size, self._left)
+            self._left -= start
+            self._newest.receive(_part(data, 0, start))
             if not self._left:
                 self._parser = httptools.HttpRequestParser(self)
                 self._completed(self._newest)
-        if data:
+        if start < size:
             if self._rest is not None:
-                self._rest += data
+                self._rest += _part(data, start, size)
             elif not self.last:
-                self._parse(data)
+                self._read(data, start, size)
         self.look()
 
     def look(self) -> None:
@@ -400,8 +407,34 @@ class Connection(asyncio.Protocol):
 
     # --- Reading ----------------------------------------------------------------------------------------------
 
+    def _read(self, data: bytes | bytearray, start: int, size: int) -> None:
+        """Bytes that are no part of a body whose beginning is here already: those of `data` from `start` to `size`."""
+        while start < size and self._pattern is not None and not self._within and not self._begun:
+            found = self._pattern.length(data, start, size)
+            if found is None:
+                break
+            start, length = found
+            end = min(start + length, size)
+            self._taken(Request(self, self._pattern.head, length), _part(data, start, end))
+            start = end
+        if start < size:
+            self._parse(_part(data, start, size))
+        if self._current is None:
+            self._next()
+
+    def _taken(self, request: Request, body: bytes) -> None:
+        """A request that was read past the parser, with what is here of its body."""
+        self._newest, self._within, self._stalled = request, True, 0
+        self._queue.append(request)
+        if body:
+            request.receive(body)
+        self._left = (request.content_length or 0) - len(body)
+        if not self._left:
+            self._completed(request)
+
     def _parse(self, data: bytes) -> None:
-        begins = not self._stalled
+        before, begun = self._newest, self._begun
+        whole = not begun and not self._within
         self._stalled += len(data)
         try:
             self._parser.feed_data(data)
@@ -409,7 +442,7 @@ class Connection(asyncio.Protocol):
             self._upgraded(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refusal = self._refusal or (400, "this is no request of HTTP/1.1 that can be read")
-        if begins and self._stalled and self._current is None:  # the head is not complete
+        if self._begun and not begun and self._current is None:
             self.deadline = self._loop.time() + HEAD_SECONDS
         if self._stalled > MAX_HEAD and self._refusal is None:
             self._refusal = (431, "the head of the request is too large")
@@ -423,8 +456,14 @@ class Connection(asyncio.Protocol):
             elif newest.content_length is not None and not self._left:
                 self._left = newest.content_length - newest.size
         self.last = self.last or self._refusal is not None
-        if self._current is None:
-            self._next()
+        if whole and newest is not before and newest is not None:
+            end = data.find(b"\r\n\r\n") + 4
+            # Else its head is not all that stands before its body: there was another request.
+            alone = end + newest.size == len(data) and newest.content_length
+            self._pattern = Pattern.of(data[:end], newest.head) if alone and self._refusal is None else None
+
+    def on_message_begin(self) -> None:
+        self._begun = True
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -438,6 +477,7 @@ class Connection(asyncio.Protocol):
         raise ValueError(message)  # which ends the parser
 
     def on_headers_complete(self) -> None:
+        self._begun = False
         if self._within:  # a parser that has been told of it
             self._url = b""
             return
@@ -449,12 +489,19 @@ class Connection(asyncio.Protocol):
             self._refuse(414, f"a target of more than {MAX_TARGET} bytes")
         if len(self._fields) > MAX_FIELDS:
             self._refuse(431, f"more than {MAX_FIELDS} headers")
+        fields, length = self._fields, None
+        for name, value in fields:
+            if name.lower() == b"content-length":
+                length = int(value)
+        if length is not None:
+            fields = [field for field in fields if field[0].lower() != b"content-length"]
         method, target = parser.get_method().decode("ascii"), self._url.decode("utf-8", "surrogateescape")
-        request = Request(self, method, target, version, self._fields, parser.should_keep_alive())
-        if request.values.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        head = Head(method, target, version, fields, parser.should_keep_alive())
+        request = Request(self, head, length)
+        if head.values.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self._refuse(501, "of transfer codings, only chunked is known here")
         if method == "GET" and parser.should_upgrade() and not request.has_body:  # RFC 6455, 4.1
-            request.websocket = request.values.get(b"upgrade", b"").lower() == b"websocket"
+            head.websocket = head.values.get(b"upgrade", b"").lower() == b"websocket"
         self._newest, self._within = request, True
         self._queue.append(request)
         self._url, self._fields, self._stalled = b"", [], 0
@@ -476,7 +523,7 @@ class Connection(asyncio.Protocol):
         request = self._newest
         assert request is not None
         self._parser = httptools.HttpRequestParser(self)
-        if request.websocket:
+        if request.head.websocket:
             self._completed(request)
             self._rest = bytearray(rest)
         elif request.content_length:
@@ -486,7 +533,7 @@ class Connection(asyncio.Protocol):
         else:
             self._completed(request)
         if rest and self._rest is None:
-            self.data_received(rest)
+            self.received(rest, len(rest))
 
     def _completed(self, request: Request) -> None:
         """All of the newest request is here."""
@@ -516,11 +563,11 @@ class Connection(asyncio.Protocol):
                 self.task = task
         elif self._rest is not None:  # after a request for another protocol, which stayed with this one
             rest, self._rest = self._rest, None
-            self._parse(bytes(rest))
+            self._read(rest, 0, len(rest))
             self.look()
         elif self._refusal is not None:
             status, message = self._refusal
-            Request(self, "GET", "", "1.1", [], False).refuse(status, message)
+            Request(self, Head("GET", "", "1.1", (), False), None).refuse(status, message)
             self._linger()
         elif self._server.closing:
             self._transport.close()
@@ -553,7 +600,7 @@ class Connection(asyncio.Protocol):
             request.drop()
         if self.paused:
             self.look()
-        self.deadline = self._loop.time() + (HEAD_SECONDS if self._stalled else IDLE_SECONDS)
+        self.deadline = self._loop.time() + (HEAD_SECONDS if self._begun else IDLE_SECONDS)
         if not request.keep_alive:
             self.last = True
             self._transport.close()
@@ -603,10 +650,11 @@ class Connection(asyncio.Protocol):
         transport, self._transport = self._transport, None
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
-        if self.paused:
-            transport.resume_reading()
         self.deadline = math.inf
+        if not self.paused:
+            transport.pause_reading()  # uvloop reads on for the protocol that it began to read for
         transport.set_protocol(protocol)
+        transport.resume_reading()
         protocol.connection_made(transport)
         protocol.data_received(head + bytes(self._rest or b""))
 
@@ -649,6 +697,8 @@ class Server:
         self.handler = handler
         self.closing = False
         """No more requests are taken."""
+        self.buffer = bytearray(READ_BYTES)
+        """That all connections read into, one after the other."""
         self._connections: set[Connection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -696,6 +746,11 @@ class Server:
         if self._sweeping is not None:
             self._sweeping.cancel()
         await asyncio.sleep(0)  # the transports tell of their end
+
+
+def _part(data: bytes | bytearray, start: int, end: int) -> bytes:
+    """Copied once."""
+    return bytes(memoryview(data)[start:end])
 
 
 _LINGER = "hh" if os.name == "nt" else "ii"

@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from aiohappyeyeballs import start_connection
@@ -21,7 +21,7 @@ from cliff_proxy.routes import Route
 if TYPE_CHECKING:
     from cliff_proxy.sockets import Socket, Sockets
 
-__all__ = ["BrokenOff", "NotThere", "Reply", "Upstream", "origin"]
+__all__ = ["BrokenOff", "NotThere", "Opening", "Reply", "Upstream", "origin"]
 
 CONNECT_SECONDS = 30.0
 """Within which an upstream has to take a connection, TLS included. Nothing else has a time limit: a model may think for
@@ -66,6 +66,15 @@ class _Place:
     """Connections that are kept, the newest last."""
 
 
+class Opening(NamedTuple):
+    """What stands before the body of a request, and where it goes."""
+
+    method: str
+    place: _Place
+    lines: bytes
+    """All of its head but what frames the body."""
+
+
 class Upstream:
     """Connections to all upstreams. One for a running proxy."""
 
@@ -94,14 +103,26 @@ class Upstream:
         for _ in range(10):  # until the sockets are closed
             await asyncio.sleep(0)
 
-    async def send(self, method: str, route: Route, fields: Fields, body: Body) -> Reply:
+    def opening(self, method: str, route: Route, fields: Fields) -> Opening:
+        """The beginning of requests that say the same but for their body. Raises NotThere."""
+        place = self._places.get(route.upstream) or self._place(route.upstream)
+        return Opening(method, place, _lines(place, method, route.target, fields))
+
+    async def send(self, opening: Opening, body: Body, length: int | None = None) -> Reply:
         """The beginning of the reply. Raises NotThere, BrokenOff, or what `body` raises.
 
-        A body that comes in pieces goes out in chunks, unless the fields have its length. Its reply may be here before
-        all of it was sent.
+        A body that comes in pieces goes out in chunks, unless its `length` is known. Its reply may be here before all
+        of it was sent.
         """
-        place = self._places.get(route.upstream) or self._place(route.upstream)
-        head, length = _head(place, method, route.target, fields, body)
+        method, place, lines = opening
+        if isinstance(body, BYTES):
+            length = len(body)
+        elif body is None:
+            length = 0 if length is not None or method in ("POST", "PUT", "PATCH") else None
+        if length is not None:
+            head = b"%bContent-Length: %d\r\n\r\n" % (lines, length)
+        else:
+            head = lines + (b"\r\n" if body is None else b"Transfer-Encoding: chunked\r\n\r\n")
         if (kept := self._kept(place)) is not None:
             try:
                 return await kept.ask(method, head, body, length)
@@ -253,34 +274,18 @@ class Upstream:
         return place
 
 
-def _head(place: _Place, method: str, target: str, fields: Fields, body: Body) -> tuple[bytes, int | None]:
-    """A request's head, and the length that it tells of the body."""
+def _lines(place: _Place, method: str, target: str, fields: Fields) -> bytes:
+    """A request's head without what frames its body."""
     line = b"%b %b%b HTTP/1.1\r\nHost: %b" % (
         method.encode("latin-1"),
         place.before,
         target.encode("utf-8", "surrogateescape"),
         place.host,
     )
-    lines = [line, *place.more]
-    length = None
-    for name, value in fields:
-        lower = name.lower()
-        if lower not in OURS:
-            lines.append(name + b": " + value)
-        elif lower == b"content-length":
-            length = int(value)
+    lines = [line, *place.more, *(name + b": " + value for name, value in fields if name.lower() not in OURS)]
     if place.authorization and not any(name.lower() == b"authorization" for name, _ in fields):
         lines.append(place.authorization)
-    if isinstance(body, BYTES):
-        length = len(body)
-    elif body is None:
-        length = 0 if length is not None or method in ("POST", "PUT", "PATCH") else None
-    if length is not None:
-        lines.append(b"Content-Length: %d" % length)
-    elif body is not None:
-        lines.append(b"Transfer-Encoding: chunked")
-    lines.append(b"\r\n")
-    return b"\r\n".join(lines), length
+    return b"\r\n".join(lines) + b"\r\n"
 
 
 def _credentials(name: bytes, url: SplitResult) -> list[bytes]:

@@ -93,8 +93,9 @@ class Bridges:
 
     async def serve(self, request: Request, route: Route) -> bool:
         """Serves a client's WebSocket until one side closes it; False where the upstream has none."""
-        sent = [field for field in headers.to_upstream(request.fields, request.values) if not _of_handshake(field[0])]
-        named = headers.text(request.values.get(b"sec-websocket-protocol", b""))
+        head = request.head
+        sent = [field for field in headers.to_upstream(head.fields, head.values) if not _of_handshake(field[0])]
+        named = headers.text(head.values.get(b"sec-websocket-protocol", b""))
         protocols = [name.strip() for name in named.split(",") if name.strip()]
         try:
             upstream = await self._relay.upstream.websocket(route, sent, protocols)
@@ -269,7 +270,7 @@ class Conversation:
             return
         body = _joined({**_without(frame, "type", "previous_response_id", "stream_id"), "input": _array(items)})
         self._relay.tell()
-        prepared = await self._relay.work.prepare(self._request.values, self._route, body, "responses")
+        prepared = await self._relay.work.prepare(self._request.head.values, self._route, body, "responses")
         self._relay.work.count("responses", prepared, len(body))
         wanted = items if prepared.body is None else _items(_FRAME.decode(prepared.body)["input"]) or items
         self._turns[stream] = turn = _Turn(frame, prepared, items, wanted, self._new_report())
