@@ -448,9 +448,7 @@ async def test_a_request_that_cannot_be_read_does_not_stop_the_rest() -> None:
     connection = Server(answer)()
     connection.connection_made(transport)
     chunk = b"%x\r\n%b\r\n" % (BUFFER + 1, bytes(BUFFER + 1))
-    feed(connection, 
-        b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + b"zz\r\n"
-    )
+    feed(connection, b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + b"zz\r\n")
     assert transport.reading
     release.set()
     await settled(100)

@@ -11,9 +11,11 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
+
+import msgspec
 
 from cliff_core import CliffConfig, Fact, View
 from cliff_core.decision import room
@@ -96,16 +98,15 @@ TOLERANCE = 50
 facts, whatever its length."""
 
 
-@dataclass(slots=True)  # frozen ones take several times as long to make
-class Call:
+class Call(msgspec.Struct):
     """A request of a client to one of the three APIs."""
 
     api: Api
-    body: bytes = field(repr=False)
+    body: bytes
     """Decoded: JSON text."""
     upstream: str
     """Base URL that it goes to: limits are learned for a model and an upstream."""
-    labels: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
+    labels: Mapping[bytes, bytes] = {}
     """The client's headers, or of them its ids (names in lower case): for display only."""
     bypass: bool = False
     compact: bool = False
@@ -123,8 +124,7 @@ class Usage:
     output: int = 0
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(msgspec.Struct):
     """What to send for a call."""
 
     body: bytes | None
@@ -178,8 +178,7 @@ class _Last:
     it came."""
 
 
-@dataclass(slots=True)
-class _More:
+class _More(msgspec.Struct):
     """A request that only added to an earlier one (`Prepared.state`)."""
 
     call: Call

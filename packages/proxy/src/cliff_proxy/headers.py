@@ -25,6 +25,9 @@ HOP_BY_HOP = frozenset(
 OWN_PREFIX = b"x-cliff"
 """Headers of a client that are meant for us."""
 
+_FRAMING = frozenset({b"content-length"})
+"""Which `Connection` cannot name: who reads the head needs it."""
+
 _NAMES_NONE = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
 
 _FORWARDED = HOP_BY_HOP | {b"host", b"expect"}
@@ -41,10 +44,12 @@ def to_upstream(fields: Fields, values: Values, *, body_replaced: bool = False) 
     return [field for field in fields if (name := field[0].lower()) not in dropped and not name.startswith(OWN_PREFIX)]
 
 
-def to_client(fields: Fields, values: Values) -> list[tuple[bytes, bytes]]:
+def to_client(fields: Fields, values: Values) -> Fields:
     """The headers of a reply as the client gets them: length, encoding and each `Set-Cookie` as they came. `values`:
     the same `by_name`."""
     dropped = _with_named(HOP_BY_HOP, values)
+    if dropped.isdisjoint(values):
+        return fields
     return [field for field in fields if field[0].lower() not in dropped]
 
 
@@ -71,4 +76,4 @@ def _with_named(dropped: frozenset[bytes], values: Values) -> frozenset[bytes]:
     named = values.get(b"connection", b"close")
     if named in _NAMES_NONE:
         return dropped
-    return dropped | {option.strip().lower() for option in named.split(b",")}
+    return dropped | ({option.strip().lower() for option in named.split(b",")} - _FRAMING)

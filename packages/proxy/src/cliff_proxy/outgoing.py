@@ -65,7 +65,7 @@ class Reply:
 
     __slots__ = (
         *("content_length", "error", "ended", "fields", "reason", "size", "status", "values"),
-        *("pieces", "_connection", "_waiter"),
+        *("pieces", "_connection", "waiter"),
     )
 
     def __init__(self, connection: Connection, status: int, reason: bytes, fields: list[tuple[bytes, bytes]]) -> None:
@@ -86,7 +86,8 @@ class Reply:
         self.pieces: list[bytes] = []
         """Those bytes, as they came."""
         self._connection: Connection | None = connection
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        """Who reads, until something comes."""
 
     def pending(self) -> bool:
         """Whether bytes of the body are here now."""
@@ -99,11 +100,11 @@ class Reply:
     async def read(self) -> bytes:
         """What is here, else what comes next; empty at the end. BrokenOff where the connection ended before that."""
         if not self.pieces and not self.ended and self.error is None:
-            self._waiter = asyncio.get_running_loop().create_future()
+            self.waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._waiter
+                await self.waiter
             finally:
-                self._waiter = None
+                self.waiter = None
         if not self.pieces and self.error is not None:
             raise self.error
         return self.take()
@@ -116,7 +117,7 @@ class Reply:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self.size = 0
-        if self._connection is not None:
+        if self._connection is not None and self._connection.paused:
             self._connection.go_on()
         return data
 
@@ -139,8 +140,8 @@ class Reply:
 
     def wake(self) -> None:
         """Tells who reads."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -167,7 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         self._head_size = 0
         self._keeps = False
         self._until_close = False
-        self._paused = False
+        self.paused = False
+        """Reading is: more of a reply is here than may wait."""
         self._writable: asyncio.Future[None] | None = None
         self._upload: asyncio.Task[None] | None = None
         self._looking: Callable[[], Sequence[Any]] | None = None
@@ -196,7 +198,15 @@ class Connection(asyncio.BufferedProtocol):
     # --- The request -------------------------------------------------------------------------------------
 
     async def ask(self, method: str, head: bytes, body: Body = None, length: int | None = None) -> Reply:
-        """The beginning of the reply to a request; BrokenOff where none comes, and what `body` raises.
+        """The beginning of the reply to a request; BrokenOff where none comes, and what `body` raises."""
+        try:
+            return await self.start(method, head, body, length)
+        except BaseException:
+            self.drop()
+            raise
+
+    def start(self, method: str, head: bytes, body: Body, length: int | None) -> asyncio.Future[Reply]:
+        """The same for who drops the connection where this or the future raises.
 
         A body that comes in pieces is sent in chunks, or has to have the `length` that the head says. It may still go
         out when its reply is here.
@@ -204,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             raise BrokenOff("it was closed at once")
         self._method = method
-        self._asked = self._loop.create_future()
+        asked = self._asked = self._loop.create_future()
         self._head_size = 0
         self.silent = True
         if body is None:
@@ -215,11 +225,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines((head, body))
         else:
             self._upload = self._loop.create_task(self._send_sliced(head, memoryview(body)))
-        try:
-            return await self._asked
-        except BaseException:
-            self.drop()
-            raise
+        return asked
 
     async def _send_sliced(self, head: bytes, body: memoryview) -> None:
         self._transport.write(head)
@@ -260,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._writable is not None:
                 await self._writable
             for _ in range(TURNS if self._secure else 0):
-                if self._paused or self.closing or not self.readable():
+                if self.paused or self.closing or not self.readable():
                     break
                 await asyncio.sleep(0)
             if self.closing or self._refused():
@@ -282,7 +288,8 @@ class Connection(asyncio.BufferedProtocol):
             self.drop()
             return
         self._asked = self._reply = None
-        self.go_on()
+        if self.paused:
+            self.go_on()
         self._ended(self, True)
 
     def drop(self) -> None:
@@ -303,8 +310,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """There is room for more of the reply."""
-        if self._paused:
-            self._paused = False
+        if self.paused:
+            self.paused = False
             self._transport.resume_reading()
 
     # --- The transport -----------------------------------------------------------------------------------
@@ -384,10 +391,10 @@ class Connection(asyncio.BufferedProtocol):
             if self._head_size > MAX_HEAD:
                 self.fail(BrokenOff(f"a head of more than {MAX_HEAD} bytes"))
             return
-        if reply.size or reply.ended:
+        if reply.waiter is not None and (reply.size or reply.ended):
             reply.wake()
-        if reply.size > HELD and not self._paused and not reply.ended:
-            self._paused = True
+        if reply.size > HELD and not self.paused and not reply.ended:
+            self.paused = True
             self._transport.pause_reading()
 
     def on_message_begin(self) -> None:

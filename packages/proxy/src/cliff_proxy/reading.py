@@ -42,10 +42,15 @@ class Reader:
     def __init__(self, slices: Mapping[str, Slices], known: Layouts) -> None:
         self._slices = slices
         self._known = known
+        self._newest: dict[str, int] = {}
+        """Where the array of messages began in the last body that was known."""
 
     def known(self, api: str, data: bytes) -> tuple[int, tuple[Layout, ...]]:
         """Where a body's array of messages begins, and the earlier bodies that may begin with the same messages, the
         newest last; none where there are none."""
+        at = self._newest.get(api, 0)
+        if known := self._known.beginning_as(api, data, at):  # whatever stands before it: that is compared, too
+            return at, known
         array, at = formats.ARRAYS[api], 0
         for _ in range(ARRAYS_MOST):
             found = array.search(data, at)
@@ -53,6 +58,7 @@ class Reader:
                 break
             at = found.end()
             if known := self._known.beginning_as(api, data, at):
+                self._newest[api] = at
                 return at, known
         return 0, ()
 

@@ -12,8 +12,9 @@ import asyncio
 import importlib
 import logging
 from collections import deque
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from cliff_core.overflow import Rejection
 from cliff_proxy import bodies, errors, headers
@@ -41,11 +42,13 @@ second is needed only where the upstream did not say what it takes."""
 
 ACTION = b"x-cliff"
 
+_TOLD = ("told", "told with another body")
+"""Under which a head has what the upstream is told of its requests (`Head.found`)."""
+
 _AS_THEY_CAME = frozenset({"bypass", "shadow", "failed"})
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct):
     """A request to a model on its way."""
 
     request: Request
@@ -116,8 +119,8 @@ class Relay:
         """The request as its body comes."""
         self.metrics.add("requests_total", api=route.api or "other", action="failed" if action else "pass")
         upload = request.pieces() if request.has_body else None
-        opening = self._to_upstream(request.head, route)
-        reply = await self.upstream.send(opening, upload, request.content_length)
+        told = request.head.found.get(_TOLD[False]) or self._told(request.head, route)
+        reply = await self.upstream.send(told, upload, request.content_length)
         try:
             self._begin(request, reply, action)
             self._count(route, reply)
@@ -169,13 +172,17 @@ class Relay:
             replaced = prepared.body is not None
             data = exchange.body if prepared.body is None else prepared.body
             exchange.size = len(data)
-            opening = self._to_upstream(request.head, exchange.route, replaced)
-            reply = await self.upstream.send(opening, data)
+            told = request.head.found.get(_TOLD[replaced]) or self._told(request.head, exchange.route, replaced)
+            reply = await self.upstream.send(told, data)
             del data, prepared  # nothing else holds them for the time of a stream
             try:
                 report = self._report(exchange.route, reply)
                 may_replay = replay < self.replays and exchange.prepared.action not in _AS_THEY_CAME
-                seen, rejection = await self._opening(reply, report, may_replay)
+                failed, seen, rejection = reply.status >= 400, b"", None
+                if may_replay and (failed or not report.begun):
+                    seen = reply.take()
+                    if not seen or failed or not report.taken(seen):  # which it nearly always is
+                        seen, rejection = await self._opening(reply, report, seen)
                 if rejection is not None:
                     self._count_request(exchange)
                     self.metrics.add("rejections_total", api=api)
@@ -190,13 +197,10 @@ class Relay:
             finally:
                 reply.close()
 
-    def _to_upstream(self, head: Head, route: Route, replaced: bool = False) -> Opening:
-        """What an upstream is told of requests with such a head; `replaced`: with another body. NotThere."""
-        known = "sent, replaced" if replaced else "sent"
-        found: Opening | None = head.found.get(known)
-        if found is None:
-            fields = headers.to_upstream(head.fields, head.values, body_replaced=replaced)
-            found = head.found[known] = self.upstream.opening(head.method, route, fields)
+    def _told(self, head: Head, route: Route, replaced: bool = False) -> Opening:
+        """What the upstream is told of requests with such a head; `replaced`: with another body. NotThere."""
+        fields = headers.to_upstream(head.fields, head.values, body_replaced=replaced)
+        found = head.found[_TOLD[replaced]] = self.upstream.opening(head.method, route, fields)
         return found
 
     def _report(self, route: Route, reply: Reply) -> Report:
@@ -205,14 +209,11 @@ class Relay:
         kind = (reply.values.get(b"content-type") or b"").decode("latin-1")
         return Report(route.api or "chat", kind, codings, self.work.engine.recording)
 
-    async def _opening(self, reply: Reply, report: Report, may_replay: bool) -> tuple[bytes, Rejection | None]:
-        """What has to be seen of a reply before the client may see it, and what it says of the prompt's length."""
+    async def _opening(self, reply: Reply, report: Report, first: bytes) -> tuple[bytes, Rejection | None]:
+        """What has to be seen of a reply before the client may see it, and what it says of the prompt's length.
+
+        `first`: what was taken of it already."""
         failed = reply.status >= 400
-        if not may_replay or (not failed and report.begun):
-            return b"", None
-        first = reply.take()
-        if first and not failed and report.taken(first):
-            return first, None  # nearly always
         held: list[bytes] = []
         size = 0
 
@@ -244,7 +245,7 @@ class Relay:
         self._begin(request, reply, _said(exchange.prepared), opening)
         exchange.body = b""  # not for the time of a stream
         if exchange.prepared.body is not None:
-            exchange.prepared = replace(exchange.prepared, body=None)
+            exchange.prepared = msgspec.structs.replace(exchange.prepared, body=None)
         told, counted = reply.status >= 300, False
         left = reply.content_length
         try:
@@ -300,10 +301,10 @@ class Relay:
         """The head with the upstream's status and headers, sent at once unless bytes of the body go with it."""
         kept = headers.to_client(reply.fields, reply.values)
         if action is not None:
-            if reply.values.get(ACTION) is not None:
+            if ACTION in reply.values:
                 kept = [field for field in kept if field[0].lower() != ACTION]
-            kept.append((ACTION, action.encode()))
-        request.begin(reply.status, reply.reason, kept)
+            kept = [*kept, (ACTION, action.encode())]
+        request.begin(reply.status, reply.reason, kept, reply.values)
         if not opening and not reply.pending() and not reply.at_eof():
             request.flush()
 

@@ -29,7 +29,7 @@ from typing import Any, cast
 import httptools
 
 from cliff_proxy.errors import shaped
-from cliff_proxy.headers import Fields
+from cliff_proxy.headers import Fields, Values, by_name
 from cliff_proxy.heads import Head, Pattern
 
 MAX_HEAD = 2**20
@@ -82,7 +82,8 @@ class Request:
         *("_expects", "_opening", "_chunked", "_silent", "_framed"),
     )
 
-    def __init__(self, connection: Connection, head: Head, content_length: int | None) -> None:
+    def __init__(self, connection: Connection, head: Head, content_length: int | None, body: bytes = b"") -> None:
+        """`body`: what is here of it."""
         self.head = head
         self.method = head.method
         self.version = head.version
@@ -97,12 +98,12 @@ class Request:
         """The answer is complete."""
         self.allowed = BUFFER
         """Bytes of the body that may wait here."""
-        self.size = 0
+        self.size = len(body)
         """Bytes of the body that are here."""
         self.complete = False
         """All of the request came."""
         self._connection = connection
-        self._pieces: list[bytes] = []
+        self._pieces = [body] if body else []
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = 0
         """It is done when more than so many bytes are here, or all."""
@@ -193,25 +194,24 @@ class Request:
 
     # --- Its answer ----------------------------------------------------------------------------------------
 
-    def begin(self, status: int, reason: bytes, fields: Fields) -> None:
+    def begin(self, status: int, reason: bytes, fields: Fields, values: Values | None = None) -> None:
         """The head of the answer. A length among the fields is that of the body; without one it is sent in chunks, or
-        until the end of the connection to a client that knows no chunks."""
+        until the end of the connection to a client that knows no chunks. `values`: the fields' `by_name`, if at hand.
+        """
+        if values is None:
+            values = by_name(fields)
         self.begun = True
-        parts = [b"HTTP/1.1 %d %b\r\n" % (status, reason)]
         self._silent = self.method == "HEAD" or status in {204, 304}
-        dated = False
-        for name, value in fields:
-            lower = name.lower()
-            if lower == b"content-length":
-                if status == 204:
-                    continue
-                self._framed = True
-            elif lower == b"date":
-                dated = True
-            parts.append(b"%b: %b\r\n" % (name, value))
-        if not dated:
+        if b"content-length" in values:
+            self._framed = status != 204
+            if not self._framed:
+                fields = [field for field in fields if field[0].lower() != b"content-length"]
+        parts = [b"HTTP/1.1 %d %b\r\n" % (status, reason)]
+        parts += [b"%b: %b\r\n" % field for field in fields]
+        if b"date" not in values:
             parts.append(_date())
-        if self._expects or self._connection.ends:
+        connection = self._connection
+        if self._expects or (connection.server.closing and connection.is_last()):
             self.keep_alive = False
         if not self._framed and not self._silent:
             if self.version == "1.1":
@@ -302,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         self.deadline = math.inf
         """When its time is over, by the loop's clock."""
         self.task: asyncio.Task[None] | None = None
-        self._server = server
+        self.server = server
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         """None once the connection is lost or given away."""
@@ -333,10 +333,9 @@ class Connection(asyncio.BufferedProtocol):
         self.paused = False
         """Reading is: more is here than may wait."""
 
-    @property
-    def ends(self) -> bool:
-        """Whether it is over after the request that is being answered."""
-        return self._server.closing and not self._queue
+    def is_last(self) -> bool:
+        """Whether no other request waits."""
+        return not self._queue
 
     # --- The transport's --------------------------------------------------------------------------------------
 
@@ -345,12 +344,12 @@ class Connection(asyncio.BufferedProtocol):
         if (connected := transport.get_extra_info("socket")) is not None:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.deadline = self._loop.time() + IDLE_SECONDS
-        self._server.add(self)
+        self.server.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._queue.clear()
-        self._server.discard(self)
+        self.server.discard(self)
         self._hung_up()
 
     def eof_received(self) -> None:
@@ -367,10 +366,10 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_soon(self._next)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        return self._server.buffer
+        return self.server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.received(self._server.buffer, nbytes)
+        self.received(self.server.buffer, nbytes)
 
     def received(self, data: bytes | bytearray, size: int) -> None:
         """The first `size` bytes of `data` came."""
@@ -409,28 +408,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read(self, data: bytes | bytearray, start: int, size: int) -> None:
         """Bytes that are no part of a body whose beginning is here already: those of `data` from `start` to `size`."""
-        while start < size and self._pattern is not None and not self._within and not self._begun:
-            found = self._pattern.length(data, start, size)
+        while start < size and (pattern := self._pattern) is not None and not self._within and not self._begun:
+            found = pattern.length(data, start, size)
             if found is None:
                 break
-            start, length = found
-            end = min(start + length, size)
-            self._taken(Request(self, self._pattern.head, length), _part(data, start, end))
-            start = end
+            begins, length = found
+            start = min(begins + length, size)
+            self._newest = request = Request(self, pattern.head, length, _part(data, begins, start))
+            self._queue.append(request)
+            self._left = length - request.size
+            self._within = self._left > 0
+            request.complete = not self._within
+            self._stalled = 0
         if start < size:
             self._parse(_part(data, start, size))
         if self._current is None:
             self._next()
-
-    def _taken(self, request: Request, body: bytes) -> None:
-        """A request that was read past the parser, with what is here of its body."""
-        self._newest, self._within, self._stalled = request, True, 0
-        self._queue.append(request)
-        if body:
-            request.receive(body)
-        self._left = (request.content_length or 0) - len(body)
-        if not self._left:
-            self._completed(request)
 
     def _parse(self, data: bytes) -> None:
         before, begun = self._newest, self._begun
@@ -569,12 +562,12 @@ class Connection(asyncio.BufferedProtocol):
             status, message = self._refusal
             Request(self, Head("GET", "", "1.1", (), False), None).refuse(status, message)
             self._linger()
-        elif self._server.closing:
+        elif self.server.closing:
             self._transport.close()
 
     async def _answer(self, request: Request) -> None:
         try:
-            await self._server.handler(request)
+            await self.server.handler(request)
         except asyncio.CancelledError:
             pass  # the client is gone, or the server ends
         finally:
@@ -583,7 +576,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, request: Request) -> None:
         if self._transport is None:  # lost, or given away
-            self._server.discard(self)
+            self.server.discard(self)
         elif not request.ended:
             self.break_off()
         elif request.complete:
@@ -604,7 +597,7 @@ class Connection(asyncio.BufferedProtocol):
         if not request.keep_alive:
             self.last = True
             self._transport.close()
-        elif self._queue or self._rest is not None or self._refusal is not None or self._server.closing:
+        elif self._queue or self._rest is not None or self._refusal is not None or self.server.closing:
             self._loop.call_soon(self._next)
 
     def _wait(self) -> None:

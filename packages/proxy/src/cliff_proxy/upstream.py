@@ -125,10 +125,12 @@ class Upstream:
             head = lines + (b"\r\n" if body is None else b"Transfer-Encoding: chunked\r\n\r\n")
         if (kept := self._kept(place)) is not None:
             try:
-                return await kept.ask(method, head, body, length)
-            except BrokenOff:
+                return await kept.start(method, head, body, length)
+            except BaseException as error:
+                kept.drop()
                 # It was closed while nobody used it, which is not always seen in time.
-                if not kept.silent or method not in REPEATABLE or isinstance(body, AsyncIterator):
+                unseen = isinstance(error, BrokenOff) and kept.silent
+                if not unseen or method not in REPEATABLE or isinstance(body, AsyncIterator):
                     raise
         connection = await self._connect(place)
         return await connection.ask(method, head, body, length)

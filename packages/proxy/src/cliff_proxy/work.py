@@ -8,8 +8,9 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from cliff_core.overflow import Rejection
 from cliff_proxy import bodies
@@ -88,7 +89,9 @@ class Work:
         def work() -> Prepared:
             if told:
                 concurrent.futures.wait(told)
-            return self.engine.prepare(replace(call, body=bodies.decode(call.body, codings)) if codings else call)
+            return self.engine.prepare(
+                msgspec.structs.replace(call, body=bodies.decode(call.body, codings)) if codings else call
+            )
 
         try:
             async with asyncio.timeout(PREPARE_SECONDS):
