@@ -4,11 +4,14 @@
 
 Every process is on loopback: an upstream that answers at once, `cliffcompaction` 0.1.0, ours, and the clients. Sessions
 are in Anthropic's format and grow by a turn with each request, made of the source texts of Python's own library.
-Measured in turns, so that a busy moment of the machine meets all three, and in an order that is turned round at each
-step (what ran before has the processor's caches):
+Measured in turns of a session, which are short, so that a busy moment of the machine meets all three, and whose order
+is turned round. (Not of a request: who comes after the slowest of the three would find the caches full of it, and the
+other core asleep, and its times would be of two kinds, half of them each, whose median is neither.)
 
 * added time: the first byte of the reply, at the median, less that of a direct connection, with bodies of 64 KB, 512 KB
   and 4 MB. Both proxies have the same threshold; the first request of a session is not counted;
+* the same with 20 ms of silence before each request, in which the machine goes to sleep, as it does while a model
+  thinks; no bar;
 * requests a second: 64 clients with 64 KB each;
 * a stream beside it: how late the events of one client's stream come (one every 10 ms) while another client sends
   4 MB bodies;
@@ -41,7 +44,10 @@ from core import history
 THRESHOLD_TOKENS = 64_000
 SIZES = {"64 KB": (50, 700), "512 KB": (200, 2_000), "4 MB": (500, 7_700)}
 """Name -> turns, and characters of each result."""
+ROUNDS = {"64 KB": 12, "512 KB": 6, "4 MB": 4}
+"""Sessions of each size for each of the three; even, so that each order comes as often."""
 STEPS = 24
+SILENCE = 0.02
 CLIENTS = 64
 STREAMS, STREAM_SECONDS = 200, 30.0
 CADENCE = 0.01
@@ -228,18 +234,27 @@ class Client:
         return first
 
 
-def added(ports: dict[str, int], size: str, steps: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds to the first byte, for each."""
+def added(ports: dict[str, int], size: str, steps: int, rounds: int, silence: float = 0.0) -> dict[str, list[float]]:
+    """Seconds to the first byte, for each; `silence`: seconds before each request."""
     found: dict[str, list[float]] = {name: [] for name in ports}
     for number in range(rounds):
-        sent = [request(body) for body in bodies(size, steps, f"{size} {number}")]
-        clients = {name: Client(port) for name, port in ports.items()}
-        for step, one in enumerate(sent):
-            for name, client in list(clients.items())[:: -1 if step % 2 else 1]:
+        sent = [request(body) for body in bodies(size, steps, f"{size} {number} {silence}")]
+        for name in list(ports)[:: -1 if number % 2 else 1]:
+            client = Client(ports[name])
+            for step, one in enumerate(sent):
+                time.sleep(silence)
                 seconds = client.ask(one)
                 if step:
                     found[name].append(seconds)
     return found
+
+
+def quantiles(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Milliseconds, for each."""
+    return {
+        name: {"p50": statistics.median(times) * 1e3, "p95": statistics.quantiles(times, n=20)[-1] * 1e3}
+        for name, times in found.items()
+    }
 
 
 async def throughput(port: int, sessions: list[list[bytes]]) -> float:
@@ -333,17 +348,16 @@ def say(text: str) -> None:
 
 def measure(quick: bool) -> dict[str, Any]:
     steps = 6 if quick else STEPS
-    figures: dict[str, Any] = {"added_ms": {}, "lateness_ms": {}}
+    figures: dict[str, Any] = {"added_ms": {}, "added_after_silence_ms": {}, "lateness_ms": {}}
     with upstream() as up:
         with proxy("authors", up) as (theirs, _), proxy("ours", up) as (ours, _):
             ports = {"direct": up, "authors": theirs, "ours": ours}
             for size in SIZES:
                 say(f"added time at {size} …")
-                found = added(ports, size, steps, 1 if quick else 3)
-                figures["added_ms"][size] = {
-                    name: {"p50": statistics.median(times) * 1e3, "p95": statistics.quantiles(times, n=20)[-1] * 1e3}
-                    for name, times in found.items()
-                }
+                rounds = 1 if quick else ROUNDS[size]
+                figures["added_ms"][size] = quantiles(added(ports, size, steps, rounds))
+                found = added(ports, size, steps, (rounds + 1) // 2, SILENCE)
+                figures["added_after_silence_ms"][size] = quantiles(found)
             say(f"requests a second with {CLIENTS} clients …")
             clients = CLIENTS // 8 if quick else CLIENTS
             sessions = [
@@ -383,10 +397,8 @@ def measure(quick: bool) -> dict[str, Any]:
 
 def judged(figures: dict[str, Any]) -> dict[str, Any]:
     """Ratios, and the bars that they miss."""
-    ratios = {}
-    for size, found in figures["added_ms"].items():
-        direct = found["direct"]["p50"]
-        ratios[f"added, {size}"] = max(found["ours"]["p50"] - direct, 0.0) / (found["authors"]["p50"] - direct)
+    ratios = {f"added, {size}": ratio(found) for size, found in figures["added_ms"].items()}
+    silent = {size: ratio(found) for size, found in figures["added_after_silence_ms"].items()}
     speed = figures["requests_per_second"]
     ratios["throughput"] = speed["ours"] / speed["authors"]
     late = figures["lateness_ms"]
@@ -400,7 +412,14 @@ def judged(figures: dict[str, Any]) -> dict[str, Any]:
     ]
     if figures["streams"]["complete"] < figures["streams"]["asked"]:
         missed.append("streams")
-    return {**figures, "ratios": ratios, "bars": BARS, "missed": missed, "machine": machine()}
+    after = {"ratios": ratios, "ratios_after_silence": silent, "bars": BARS, "missed": missed, "machine": machine()}
+    return {**figures, **after}
+
+
+def ratio(found: dict[str, dict[str, float]]) -> float:
+    """Our added time at the median for each of theirs."""
+    direct = found["direct"]["p50"]
+    return max(found["ours"]["p50"] - direct, 0.0) / (found["authors"]["p50"] - direct)
 
 
 def machine() -> dict[str, Any]:
@@ -417,6 +436,9 @@ def machine() -> dict[str, Any]:
 def table(figures: dict[str, Any]) -> str:
     ratios = figures["ratios"]
 
+    def more(found: dict[str, dict[str, float]]) -> list[str]:
+        return [f"{found[name]['p50'] - found['direct']['p50']:.2f}" for name in ("authors", "ours")]
+
     def line(name: str, direct: str, authors: str, ours: str, ratio: str, bar: str) -> str:
         return f"{name:<34}{direct:>12}{authors:>12}{ours:>12}{ratio:>10}{bar:>12}"
 
@@ -424,8 +446,9 @@ def table(figures: dict[str, Any]) -> str:
     for size, found in figures["added_ms"].items():
         p50 = [f"{found[name]['p50']:.2f}" for name in ("direct", "authors", "ours")]
         rows.append(line(f"first byte, {size}, p50 ms", *p50, "", ""))
-        more = [f"{found[name]['p50'] - found['direct']['p50']:.2f}" for name in ("authors", "ours")]
-        rows.append(line("  added", "", *more, f"{ratios[f'added, {size}']:.3f}", f"<= {BARS['added']:.2f}"))
+        rows.append(line("  added", "", *more(found), f"{ratios[f'added, {size}']:.3f}", f"<= {BARS['added']:.2f}"))
+        found = figures["added_after_silence_ms"][size]
+        rows.append(line("  added after silence", "", *more(found), f"{figures['ratios_after_silence'][size]:.3f}", ""))
     speed = [f"{figures['requests_per_second'][name]:.0f}" for name in ("direct", "authors", "ours")]
     rows.append(
         line("requests/s, 64 KB, 64 clients", *speed, f"{ratios['throughput']:.1f}", f">= {BARS['throughput']:.0f}")
