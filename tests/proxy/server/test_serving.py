@@ -4,6 +4,7 @@ gone."""
 import asyncio
 import contextlib
 import functools
+import itertools
 import math
 import re
 import socket
@@ -313,6 +314,98 @@ async def test_a_body_that_came_before_it_was_asked_for(before: bytes) -> None:
     feed(connection, b"x" * (BUFFER - 1))
     await settled()
     assert transport.written.endswith(b"/large " + b"x" * (2 * BUFFER))
+
+
+# --- Heads that are not read again --------------------------------------------------------------------------------
+
+PLAIN = b"POST /a HTTP/1.1\r\nHost: localhost\r\ncontent-length: %b\r\nX-Key: one\r\n\r\n"
+LIKE = (PLAIN, b"POST /a HTTP/1.1\r\nHost: localhost\r\nX-Key: one\r\nContent-Length:\t%b\r\n\r\n")
+"""Whose like is told at a glance."""
+UNLIKE = (
+    PLAIN.replace(b"one", b"two"),
+    PLAIN.replace(b"%b", b"%b "),
+    PLAIN.replace(b"1.1", b"1.0").replace(b"X-Key: one", b"Connection: keep-alive"),
+    PLAIN.replace(b"X-Key: one", b"Expect: 100-continue"),
+    PLAIN.replace(b"X-Key: one", UPGRADING.strip()),
+    PLAIN.replace(b"X-Key: one", b"X-Odd: \r\n Content-Length: 1"),
+    PLAIN.replace(b"content-length: %b", b"X-Length: %b\r\nTransfer-Encoding: chunked"),
+    PLAIN.replace(b"content-length: %b", b"X-Length: %b"),
+    PLAIN.replace(b"content-length: %b", b"Content-Length: %b\r\nContent-Length: 3"),
+    PLAIN.replace(b"content-length: %b", b"Content-Length: +%b"),
+    b"\r\n" + PLAIN,
+)
+
+
+async def got_by(pieces: list[bytes]) -> tuple[list[Any], bytes, bool]:
+    """What a handler gets, and a client."""
+    got: list[Any] = []
+
+    async def answer(request: Request) -> None:
+        head = request.head
+        said = head.method, head.target, head.version, head.fields, request.content_length
+        body = None
+        with contextlib.suppress(Incomplete):
+            body = await request.body(1000)
+        got.append((*said, body))
+        request.begin(200, b"OK", [(b"Date", b"x"), (b"Content-Length", b"%d" % len(got))])
+        request.end(b"x" * len(got))
+
+    transport = await fed(answer, *pieces)
+    return got, transport.written, transport.closed
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*LIKE, *LIKE, *UNLIKE]),
+            st.sampled_from([b"0", b"1", b"5", b"12", b"007", b"", b"1e1", b"-1", b"0x5", b"5 5", b"9" * 25]),
+            st.sampled_from([b"", b"x", b"xxxxx", b"x" * 12, b"\r\n\r\n", b"0\r\n\r\n", b"x" * 7]),
+        ),
+        max_size=6,
+    ),
+    st.lists(st.integers(0, 900), max_size=4),
+    st.booleans(),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_head_like_the_one_before_it_says_the_same(
+    asked: list[tuple[bytes, bytes, bytes]], cuts: list[int], by_request: bool
+) -> None:
+    """As the parser reads it, whatever follows whatever, however it is cut."""
+    requests = [(head % length if b"%b" in head else head) + body for head, length, body in asked]
+    sent = b"".join(requests)
+    at = sorted({0, len(sent), *(cut for cut in cuts if cut < len(sent))})
+    pieces = requests if by_request else [sent[start:end] for start, end in itertools.pairwise(at)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving.Pattern, "of", lambda raw, head: None)
+        expected = asyncio.run(got_by(pieces))
+    assert asyncio.run(got_by(pieces)) == expected
+
+
+@pytest.mark.parametrize("head", LIKE)
+@pytest.mark.parametrize("size", [10_000, 1, 7, 160, 200])
+@in_a_loop
+async def test_a_head_is_read_once(head: bytes, size: int) -> None:
+    """But for its length; also where one packet has several requests, or part of one."""
+    bodies = [b"first", b"x", b"", b"\r\n\r\n", b"x" * 300, b"POST", b"last"]
+    first, *others = [head % b"%d" % len(body) + body for body in bodies]
+    rest = b"".join(others)
+    got, _, closed = await got_by([first, *(rest[at : at + size] for at in range(0, len(rest), size))])
+    fields = [(b"Host", b"localhost"), (b"X-Key", b"one")]
+    assert got == [("POST", "/a", "1.1", fields, len(body), body) for body in bodies]
+    assert size < len(rest) or len({id(fields) for _, _, _, fields, _, _ in got}) == 1
+    assert not closed
+
+
+@in_a_loop
+async def test_half_a_head_behind_a_request_has_as_long_as_any_other() -> None:
+    transport = Transport()
+    connection = Server(echo)()
+    connection.connection_made(transport)
+    before = asyncio.get_running_loop().time()
+    feed(connection, b"GET / HTTP/1.1\r\n\r\nGET /half HTTP/1.1\r\n")
+    await settled()
+    assert transport.written.endswith(b"/ ")
+    assert before < connection.deadline <= asyncio.get_running_loop().time() + serving.HEAD_SECONDS
 
 
 @in_a_loop

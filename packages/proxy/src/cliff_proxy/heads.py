@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cliff_proxy.headers import Fields, by_name
 
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*(?=\r\n)", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=\r\n)", re.IGNORECASE)
 
 DIGITS = 15
 """Of a length, at most, for it to be told at a glance."""
