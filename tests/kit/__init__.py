@@ -22,6 +22,7 @@
 | `wire` | HTTP as bytes: a server that says what it is told to, and a client |
 | `transport` | `Transport`: an asyncio transport without a socket |
 | `recording` | redaction of headers, dumps |
+| `forkserver` | `ForkServer`: the command lines of a host that is imported once |
 | `client` | the smallest client of each API, for tests that look at bytes |
 | `checks` | assertions on requests, for all host tests |
 | `fixtures` | the pytest fixture `model_server` |

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kit.fixtures import model_server  # noqa: F401
+from kit.forkserver import ForkServer
 
 if importlib.util.find_spec("minisweagent") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -26,9 +27,9 @@ else:
 
 @pytest.fixture(scope="session")
 def command_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from command_line import CommandLine
-
-    line = CommandLine(tmp_path_factory.mktemp("commands"))
+    folder = tmp_path_factory.mktemp("commands")
+    modules = ("datasets", "minisweagent.models.litellm_model", "minisweagent.run.mini")
+    line = ForkServer(folder, *modules, env=os.environ | host_settings.settings(folder))
     yield line
     line.close()
 

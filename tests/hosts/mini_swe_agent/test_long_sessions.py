@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from command_line import Run
 from sessions import TASK, everything, repository, texts, tool_calls
 
 from cliff_core.block import OPENING
 from kit import CacheRules, ModelServer, Step, checks
+from kit.forkserver import Run
 
 STEPS = 110
 THRESHOLD = 12_000

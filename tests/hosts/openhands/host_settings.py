@@ -20,5 +20,6 @@ def settings(home: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "GIT_ALLOW_PROTOCOL": "file",  # the CLI looks for public skills by `git clone`
         "COLUMNS": "200",
+        "PYTHONWARNINGS": "ignore",  # those of its own dependencies
         "TMUX_TMPDIR": str(home),  # the terminal tool's server is shared by all processes of a user
     }

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kit.fixtures import model_server  # noqa: F401
+from kit.forkserver import ForkServer
 
 HERE = Path(__file__).parent
 collect_ignore_glob = ["tasks/*"]  # a task's tests run where its agent worked
@@ -19,20 +20,18 @@ if importlib.util.find_spec("terminal_bench") is None or importlib.util.find_spe
     collect_ignore_glob.append("test_*.py")
 else:
     sys.path.insert(0, str(HERE))
-    import command_line as hosts
+    import host_settings
 
-    for name in list(os.environ):
-        if name.startswith(("CLIFF_", "OPENAI_", "ANTHROPIC_", "LITELLM_")):
-            del os.environ[name]
+    host_settings.clean()
     # Before any test module imports the hosts, which read them then.
-    os.environ |= hosts.SETTINGS | {"OPENAI_API_KEY": "test", "ANTHROPIC_API_KEY": "test"}
+    os.environ |= host_settings.SETTINGS | {"OPENAI_API_KEY": "test", "ANTHROPIC_API_KEY": "test"}
 
 
 @pytest.fixture(scope="session")
 def command_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if shutil.which("tmux") is None:
         pytest.fail("tmux is missing, in which Terminus-2 works: install it (apt-get install tmux)")
-    line = hosts.CommandLine(tmp_path_factory.mktemp("commands"))
+    line = ForkServer(tmp_path_factory.mktemp("commands"), "ready_hosts", env=host_settings.commands())
     yield line
     line.close()
 

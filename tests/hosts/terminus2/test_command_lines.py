@@ -14,7 +14,7 @@ import agents
 import checks
 import pytest
 import script
-from command_line import HERE
+from host_settings import HERE
 
 from kit import ModelServer
 from kit import checks as kit_checks

@@ -11,7 +11,7 @@ from typing import Any
 
 import agents
 import checks
-import command_line
+import host_settings
 import pytest
 import yaml
 from harbor.agents.terminus_2.terminus_2 import Terminus2
@@ -24,7 +24,7 @@ from cliff_terminus2.harbor import CliffTerminus2
 from kit import Step
 from kit import checks as kit_checks
 
-command_line.declare()
+host_settings.declare()
 SMALL = {"cliff_threshold_tokens": 6_000}
 INFO = {"max_input_tokens": 100_000, "max_output_tokens": 4_000, "litellm_provider": "openai", "mode": "chat"}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import agents
 import checks
-import command_line
+import host_settings
 import pytest
 from tenacity import RetryError
 from terminal_bench.agents.terminus_2.terminus_2 import Terminus2
@@ -20,7 +20,7 @@ from cliff_core.block import OPENING
 from cliff_terminus2.terminal_bench import HOST_NAMES, CliffTerminus2
 from kit import Status, Step
 
-command_line.declare()
+host_settings.declare()
 SMALL = {"cliff_threshold_tokens": 6_000}
 
 

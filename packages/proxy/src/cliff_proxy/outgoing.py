@@ -72,8 +72,10 @@ class Reply:
         self.status = status
         self.reason = reason
         self.fields = fields
-        """As they came."""
+        """As they came; without a length where the body has another framing."""
         self.values = values = by_name(fields)
+        if b"transfer-encoding" in values and values.pop(b"content-length", None) is not None:  # RFC 9112, 6.3
+            self.fields = [field for field in fields if field[0].lower() != b"content-length"]
         length = values.get(b"content-length")
         self.content_length = int(length) if length is not None else None
         """What the field says, in reply to HEAD, too."""
@@ -377,7 +379,10 @@ class Connection(asyncio.BufferedProtocol):
             self._parser = httptools.HttpResponseParser(self)
             # What servers get wrong without harm.
             self._parser.set_dangerous_leniencies(
-                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+                lenient_headers=True,
+                lenient_chunked_length=True,
+                lenient_optional_cr_before_lf=True,
+                lenient_spaces_after_chunk_size=True,
             )
         try:
             self._parser.feed_data(data)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kit.fixtures import model_server  # noqa: F401
+from kit.forkserver import ForkServer
 
 
 def _is_here(module: str) -> bool:
@@ -75,14 +76,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def programs(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Programs of a Python that started with the import hook."""
-    from programs import Programs
-
     modules = [
         *("openhands_cli.entrypoint", "openhands_cli.tui.textual_app") * COMMAND,
         *("openhands.agent_server.__main__", "openhands.agent_server.api") * SERVER,
         *("openhands.app_server.app",) * APP,
     ]
-    started = Programs(tmp_path_factory.mktemp("runs"), *modules, env=environment)
+    started = ForkServer(tmp_path_factory.mktemp("runs"), *modules, env=environment)
     yield started
     started.close()
     if shutil.which("tmux"):  # what the terminal tool leaves behind where its program ends in a hurry

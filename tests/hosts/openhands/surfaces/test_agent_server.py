@@ -84,9 +84,7 @@ def bare(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
     env = environment | {"CLIFF_OPENHANDS_HOOK": "0", "OH_CONVERSATIONS_PATH": str(folder / "conversations")}
     command = ["openhands.agent_server", "--port", str(port), "--import-modules", "cliff_openhands"]
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", *command], cwd=folder, env=env, stdout=log, stderr=log
-        )
+        process = subprocess.Popen([sys.executable, "-m", *command], cwd=folder, env=env, stdout=log, stderr=log)
         yield Server(port)
         process.terminate()
         process.wait(SECONDS)

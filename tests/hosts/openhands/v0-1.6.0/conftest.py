@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kit.fixtures import model_server  # noqa: F401
+from kit.forkserver import ForkServer
 
 
 def _is_here() -> bool:
@@ -35,10 +36,9 @@ def without_hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def _programs(folder: Path, **variables: str) -> Iterator[Any]:
     import host_settings
-    from programs import Programs
 
     env = host_settings.settings(folder / "home") | variables
-    started = Programs(folder, "openhands.core.main", "openhands.runtime.impl.cli", env=env)
+    started = ForkServer(folder, "openhands.core.main", "openhands.runtime.impl.cli", env=env)
     yield started
     started.close()
 
