@@ -114,3 +114,16 @@ def test_sessions_and_problems(home, monkeypatch):
     assert row.split() == [
         *("5f3a", "823de2e7", "claude-opus-5-5", "40", "3", "18k", "24k", "400k", "1M", "75%", "60%", "$0.750")
     ]
+
+
+def test_a_pipe_gets_each_session_on_one_line(home, monkeypatch):
+    sessions = [{**STATUS["sessions"][0], "model": "provider/" + "a-long-name-" * 9}]
+    monkeypatch.setattr(status, "_candidates", lambda settings: [Running("http://127.0.0.1:1", 7, "serve")])
+    monkeypatch.setattr(running, "ask", lambda url, name, token: {**STATUS, "sessions": sessions})
+    monkeypatch.delenv("COLUMNS", raising=False)
+    _, _, _, row, _ = asked().stdout.splitlines()
+    assert row.split() == [
+        *("5f3a", "823de2e7", sessions[0]["model"], "40", "3", "18k", "24k", "400k", "1M", "75%", "60%", "$0.750")
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(asked().stdout.splitlines()) > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,9 @@ from cliff_proxy.settings import Settings
 from cliff_proxy.summary import lines
 
 app = typer.Typer(rich_markup_mode=None)
+
+PIPE_WIDTH = 1_000
+"""Columns in which a table is not folded."""
 
 MOST_SESSIONS = 20
 """Sessions of a proxy that are shown; --json has all."""
@@ -73,6 +77,8 @@ def _candidates(settings: Settings) -> list[running.Running]:
 
 def _show(found: list[dict[str, Any]]) -> None:
     out = Stream()
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = PIPE_WIDTH  # what reads a pipe takes lines
     for status in found:
         what = f"cliff run -- {status['command']}" if status["kind"] == "run" else "cliff serve"
         server = status.get("server", {})
