@@ -112,6 +112,9 @@ class Call(msgspec.Struct):
     compact: bool = False
     """OpenAI's `/responses/compact`: untouched while it fits the model's window."""
 
+    def __repr__(self) -> str:
+        return f"Call({self.api})"  # no message, no credential
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 
 from cliff_proxy.headers import Fields, by_name
 
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=\r\n)", re.IGNORECASE)
-
 DIGITS = 15
 """Of a length, at most, for it to be told at a glance."""
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,%d})(?=\r\n)" % DIGITS, re.IGNORECASE)
+
+_NOT_PLAIN = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
+"""What has to be looked at for each request."""
 
 
 class Head:
@@ -69,6 +72,3 @@ class Pattern(NamedTuple):
             return None
         digits = data[start:end]
         return (end + len(behind), int(digits)) if digits.isdigit() else None
-
-
-_NOT_PLAIN = frozenset({b"expect", b"transfer-encoding", b"upgrade"})

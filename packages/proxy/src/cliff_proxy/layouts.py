@@ -151,7 +151,7 @@ class Layouts:
 
     def beginning_as(self, api: str, data: bytes, at: int) -> tuple[Layout, ...]:
         """Those whose first bytes are those of the array at `data[at]`, the newest last."""
-        return self._all.get(hash((api, data[at : at + OPENING_BYTES])), ())  # as `_opening`
+        return self._all.get(_opening(api, data, at), ())
 
     def nearest(self, api: str, data: bytes, at: int) -> tuple[Layout, Group] | None:
         """The layout that has most in common with the array at `data[at]`, and up to where."""
