@@ -466,3 +466,47 @@ def test_labels_and_bypass(start_proxy: Any) -> None:
     first, *others = proxy.engine.calls
     assert first.labels[b"x-claude-code-session-id"] == b"s1"
     assert [call.bypass for call in others] == [True, True, False, False]
+
+
+def test_each_request_of_a_connection_has_its_own_headers(start_proxy: Any) -> None:
+    """What was found out for a head is not taken for another: route, refusal, key, body."""
+
+    def sent(body: bytes, path: str = "/v1/messages", *more: str, host: str = "localhost") -> bytes:
+        lines = (f"POST {path} HTTP/1.1", f"Host: {host}", *more, f"Content-Length: {len(body)}")
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+    def respond(connection: wire.Connection, request: wire.Message) -> None:
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(request.body) + request.body)
+
+    one, two, coded = "x-api-key: one", "x-api-key: two", "Content-Encoding: gzip"
+    asked = [
+        (b"{}", "/v1/messages", one),
+        (b'{"a":1}', "/v1/messages", one),
+        (b"[]", "/v1/messages", two),
+        (b"{}", "/v1/messages/count_tokens", two),
+        (b'{"a":2}', "/v1/messages", two),
+        (gzip.compress(b"{}", mtime=0), "/v1/messages", two, coded),
+        (gzip.compress(b'{"a":3}', mtime=0), "/v1/messages", two, coded),
+        (b"{}", "/v1/messages", one),
+    ]
+    with wire.WireServer(respond) as server:
+        proxy = start_proxy(server)
+        connection = wire.connect(proxy.port)
+        for body, path, *more in asked:
+            connection.send(sent(body, path, *more))
+            reply = connection.message()
+            assert reply is not None
+            assert (reply.status, reply.body) == (200, body)
+        for host, status in (("evil.example", 403), ("localhost", 200)):
+            connection.send(sent(b"{}", "/v1/messages", host=host))
+            reply = connection.message()
+            assert reply is not None
+            assert reply.status == status
+        connection.close()
+    got = [(r.body, r.first.split()[1], r.values("x-api-key"), r.values("content-encoding")) for r in server.requests]
+    expected = [
+        (body, path, [more[0].removeprefix("x-api-key: ")], ["gzip"] if coded in more else [])
+        for body, path, *more in asked
+    ]
+    assert got == [*expected, (b"{}", "/v1/messages", [], [])]
+    assert all(request.values("content-length") == [str(len(request.body))] for request in server.requests)
