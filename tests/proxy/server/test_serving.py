@@ -316,6 +316,55 @@ async def test_a_body_that_came_before_it_was_asked_for(before: bytes) -> None:
     assert transport.written.endswith(b"/large " + b"x" * (2 * BUFFER))
 
 
+H2C = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+@in_a_loop
+async def test_a_refusal_is_said_once() -> None:
+    """Also behind a request that asks for another protocol, which is read in two steps."""
+
+    async def answer(request: Request) -> None:
+        request.respond(200, b"", "text/plain")
+
+    transport = await fed(answer, b"GET / HTTP/1.1\r\n" + H2C + b"\r\nnonsense\r\n\r\n")
+    assert transport.written.count(b"HTTP/1.1 400 ") == 1
+    assert transport.written.endswith(b"<end>")
+
+
+@in_a_loop
+async def test_a_refusal_is_said_once_to_a_client_that_reads_slowly() -> None:
+    """The answer before it ends in the same turn in which the client goes on to read."""
+
+    async def answer(request: Request) -> None:
+        request.begin(200, b"OK", [])
+        request.write(b"half")
+        connection.pause_writing()
+        await request.drain()
+        request.end(b"rest")
+
+    transport = Transport()
+    connection = Server(answer)()
+    connection.connection_made(transport)
+    feed(connection, b"GET / HTTP/1.1\r\n\r\n")
+    feed(connection, b"nonsense\r\n\r\n")
+    connection.resume_writing()
+    await settled()
+    assert transport.written.count(b"HTTP/1.1 400 ") == 1
+    assert transport.written.endswith(b"<end>")
+
+
+@pytest.mark.parametrize("count", [100, 2_000])
+@in_a_loop
+async def test_many_requests_at_once_that_ask_for_another_protocol(count: int) -> None:
+    transport = Transport()
+    connection = Server(echo)()
+    connection.connection_made(transport)
+    feed(connection, b"".join(b"GET /%d HTTP/1.1\r\n%b\r\n" % (number, H2C) for number in range(count)))
+    await settled(3 * count + 20)
+    assert transport.written.count(b"HTTP/1.1 200 ") == count
+    assert transport.written.endswith(b"/%d " % (count - 1))
+
+
 # --- Heads that are not read again --------------------------------------------------------------------------------
 
 PLAIN = b"POST /a HTTP/1.1\r\nHost: localhost\r\ncontent-length: %b\r\nX-Key: one\r\n\r\n"

@@ -537,6 +537,8 @@ async def test_large_heads(head: bytes) -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", "no HTTP/1.1"),
         (b"HTTP/2 200\r\n\r\n", "no HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "no HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: identity\r\n\r\n{}", "no HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", "no HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}", "no HTTP/1.1"),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "nobody asked for"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2**21, "a head of more than 1048576 bytes"),

@@ -64,7 +64,7 @@ class Reply:
     """An upstream's reply: its head, and its body as it comes."""
 
     __slots__ = (
-        *("content_length", "error", "ended", "fields", "reason", "size", "status", "values"),
+        *("chunked", "content_length", "error", "ended", "fields", "reason", "size", "status", "values"),
         *("pieces", "_connection", "waiter"),
     )
 
@@ -74,7 +74,9 @@ class Reply:
         self.fields = fields
         """As they came; without a length where the body has another framing."""
         self.values = values = by_name(fields)
-        if b"transfer-encoding" in values and values.pop(b"content-length", None) is not None:  # RFC 9112, 6.3
+        self.chunked = values.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
+        """How its end is told, whatever the field of a length says (RFC 9112, 6.3)."""
+        if self.chunked and values.pop(b"content-length", None) is not None:
             self.fields = [field for field in fields if field[0].lower() != b"content-length"]
         length = values.get(b"content-length")
         self.content_length = int(length) if length is not None else None
@@ -425,8 +427,9 @@ class Connection(asyncio.BufferedProtocol):
             reply.ended = True
             self._parser = None  # it waits for a body
         else:
-            chunked = reply.values.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
-            self._until_close = reply.content_length is None and not chunked
+            self._until_close = reply.content_length is None and not reply.chunked
+            if reply.content_length is not None and b"transfer-encoding" in reply.values:
+                raise ValueError("a length beside a coding without one")
         self._reply = reply
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(reply)

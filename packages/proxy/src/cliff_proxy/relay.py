@@ -300,11 +300,12 @@ class Relay:
     def _begin(self, request: Request, reply: Reply, action: str | None, opening: bytes = b"") -> None:
         """The head with the upstream's status and headers, sent at once unless bytes of the body go with it."""
         kept = headers.to_client(reply.fields, reply.values)
+        values = reply.values if kept is reply.fields else None
         if action is not None:
             if ACTION in reply.values:
                 kept = [field for field in kept if field[0].lower() != ACTION]
             kept = [*kept, (ACTION, action.encode())]
-        request.begin(reply.status, reply.reason, kept, reply.values)
+        request.begin(reply.status, reply.reason, kept, values)
         if not opening and not reply.pending() and not reply.at_eof():
             request.flush()
 

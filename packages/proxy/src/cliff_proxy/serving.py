@@ -374,19 +374,18 @@ class Connection(asyncio.BufferedProtocol):
     def received(self, data: bytes | bytearray, size: int) -> None:
         """The first `size` bytes of `data` came."""
         start = 0
-        if self._left:
-            assert self._newest is not None
-            start = min(size, self._left)
-            self._left -= start
-            self._newest.receive(_part(data, 0, start))
-            if not self._left:
-                self._parser = httptools.HttpRequestParser(self)
-                self._completed(self._newest)
-        if start < size:
-            if self._rest is not None:
+        while start < size:
+            if self._left:
+                start = self._read_body(data, start, size)
+            elif self._rest is not None:
                 self._rest += _part(data, start, size)
-            elif not self.last:
-                self._read(data, start, size)
+                break
+            elif self.last:
+                break
+            else:
+                start = self._read(data, start, size)
+        if self._current is None:
+            self._next()
         self.look()
 
     def look(self) -> None:
@@ -406,33 +405,45 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Reading ----------------------------------------------------------------------------------------------
 
-    def _read(self, data: bytes | bytearray, start: int, size: int) -> None:
-        """Bytes that are no part of a body whose beginning is here already: those of `data` from `start` to `size`."""
-        while start < size and (pattern := self._pattern) is not None and not self._within and not self._begun:
-            found = pattern.length(data, start, size)
-            if found is None:
-                break
-            begins, length = found
-            start = min(begins + length, size)
-            self._newest = request = Request(self, pattern.head, length, _part(data, begins, start))
-            self._queue.append(request)
-            self._left = length - request.size
-            self._within = self._left > 0
-            request.complete = not self._within
-            self._stalled = 0
-        if start < size:
-            self._parse(_part(data, start, size))
-        if self._current is None:
-            self._next()
+    def _read_body(self, data: bytes | bytearray, start: int, size: int) -> int:
+        """What is here of a body whose length is known; gives back where it ends."""
+        assert self._newest is not None
+        end = min(size, start + self._left)
+        self._left -= end - start
+        self._newest.receive(_part(data, start, end))
+        if not self._left:
+            self._parser = httptools.HttpRequestParser(self)
+            self._completed(self._newest)
+        return end
 
-    def _parse(self, data: bytes) -> None:
+    def _read(self, data: bytes | bytearray, start: int, size: int) -> int:
+        """Bytes that are no part of a body whose beginning is here already: those of `data` from `start` on; gives back
+        how far it got."""
+        pattern = self._pattern if not self._within and not self._begun else None
+        found = pattern.length(data, start, size) if pattern is not None else None
+        if pattern is None or found is None:
+            return start + self._parse(_part(data, start, size))
+        begins, length = found
+        end = min(begins + length, size)
+        self._newest = request = Request(self, pattern.head, length, _part(data, begins, end))
+        self._queue.append(request)
+        self._left = length - request.size
+        self._within = self._left > 0
+        request.complete = not self._within
+        self._stalled = 0
+        return end
+
+    def _parse(self, data: bytes) -> int:
+        """Gives back how much of it was read: all, unless another protocol is asked for."""
         before, begun = self._newest, self._begun
         whole = not begun and not self._within
         self._stalled += len(data)
+        read = len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._upgraded(data[upgrade.args[0] :])
+            read = upgrade.args[0]
+            self._upgraded()
         except httptools.HttpParserError:
             self._refusal = self._refusal or (400, "this is no request of HTTP/1.1 that can be read")
         if self._begun and not begun and self._current is None:
@@ -454,6 +465,7 @@ class Connection(asyncio.BufferedProtocol):
             # Else its head is not all that stands before its body: there was another request.
             alone = end + newest.size == len(data) and newest.content_length
             self._pattern = Pattern.of(data[:end], newest.head) if alone and self._refusal is None else None
+        return read
 
     def on_message_begin(self) -> None:
         self._begun = True
@@ -510,7 +522,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._parser.should_upgrade():  # that is said before the body is read
             self._completed(self._newest)
 
-    def _upgraded(self, rest: bytes) -> None:
+    def _upgraded(self) -> None:
         """What to do with what follows a request that asks for another protocol. Only a WebSocket's, which has no body,
         can be meant; to the others it is just a request."""
         request = self._newest
@@ -518,15 +530,13 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpRequestParser(self)
         if request.head.websocket:
             self._completed(request)
-            self._rest = bytearray(rest)
+            self._rest = bytearray()
         elif request.content_length:
             self._left = request.content_length
         elif request.has_body:
             self._parser.feed_data(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
         else:
             self._completed(request)
-        if rest and self._rest is None:
-            self.received(rest, len(rest))
 
     def _completed(self, request: Request) -> None:
         """All of the newest request is here."""
@@ -556,9 +566,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.task = task
         elif self._rest is not None:  # after a request for another protocol, which stayed with this one
             rest, self._rest = self._rest, None
-            self._read(rest, 0, len(rest))
-            self.look()
-        elif self._refusal is not None:
+            self.received(rest, len(rest))
+        elif self._refusal is not None and not self._lingers:
             status, message = self._refusal
             Request(self, Head("GET", "", "1.1", (), False), None).refuse(status, message)
             self._linger()
