@@ -1,11 +1,14 @@
 """Formats are found by content, sessions by folder; and the small parts that several readers share."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cliff_core.traces import FORMATS, Request, TraceError, Usage, discover, find, read, sse, terminus
 from cliff_core.traces.openhands_v0 import command_output
@@ -259,6 +262,20 @@ def test_terminus_reply_that_only_thinks() -> None:
 @pytest.mark.parametrize("text", ["Sorry.", "{}", '{"commands": []}', '{"analysis": 1, "commands": 2}', "<x>{</x>}"])
 def test_terminus_replies_without_a_command(text: str) -> None:
     assert terminus.reply(text) == {"role": "assistant", "content": text}
+
+
+TAGS = ["<keystrokes>", "<keystrokes", "</keystrokes>", "<plan>", "<plan", "</plan>", "<analysis>", "</analysis>"]
+BETWEEN = [">", "<", "/", "x", " ", "\n", ' duration="0.1"']
+
+
+@given(st.lists(st.sampled_from(TAGS + BETWEEN), max_size=30).map("".join))
+def test_terminus_tags_are_those_of_a_pattern(text: str) -> None:
+    """Which takes quadratic time (see `test_large`)."""
+    typed = [found for found in re.findall(r"<keystrokes[^>]*>(.*?)</keystrokes>", text, re.DOTALL) if found]
+    said = re.finditer(r"<(analysis|plan)>(.*?)</\1>", text, re.DOTALL)
+    mark = terminus.reply(text).get("_cliff", {"thought": [], "calls": []})
+    assert [call["arguments"] for call in mark["calls"]] == typed
+    assert mark["thought"] == ([found[2].strip() for found in said] if typed else [])
 
 
 def test_stream_that_breaks_off() -> None:

@@ -1,10 +1,13 @@
 """What the samples do not show: seldom records of each format."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cliff_core.traces import Request, Session, Usage, read
 
@@ -58,11 +61,37 @@ def test_mini_replies_without_any_recorded_response_are_requests(sessions: Any) 
     assert session.requests == [Request(2)]
 
 
-@pytest.mark.parametrize("pattern", ["(", "no group", "(two)(groups)"])
+@pytest.mark.parametrize("pattern", ["(", "no group", "(two)(groups)", "(a{99999999999})"])
 def test_mini_with_a_pattern_that_is_none(sessions: Any, pattern: str) -> None:
     steps = {"role": "assistant", "content": "```bash\nls\n```"}
     (session,) = sessions(mini(steps, config={"agent": {"action_regex": pattern}}))
     assert session.messages[2]["_cliff"]["calls"] == [{"name": "bash", "arguments": "ls"}]
+
+
+PATTERNS = ["", r"```bash\s*\n(.*?)\n```", r"<a>\n(.*?)</a>", r"<a>(.*?)\s*</a>", "a(.*?)a", r"<a>(.*?)(?=\n)"]
+FENCED = ["```bash", "```mswea_bash_command", "```", "\n", " ", "x", "<a>", "</a>", "a"]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mini") / "file"
+
+
+@given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(FENCED), max_size=25).map("".join))
+def test_mini_commands_are_those_of_the_pattern(scratch: Path, pattern: str, text: str) -> None:
+    """However it is searched for (see `test_large`)."""
+    step = {"role": "assistant", "content": text}
+    scratch.write_text(json.dumps(mini(step, config={"agent": {"action_regex": pattern}})))
+    (session,) = read(scratch)
+    found = list(re.finditer(pattern or r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", text, re.DOTALL))
+    if len(found) != 1:
+        assert session.messages[2] == step
+        return
+    around = (text[: found[0].start()].strip(), text[found[0].end() :].strip())
+    assert session.messages[2]["_cliff"] == {
+        "thought": [part for part in around if part],
+        "calls": [{"name": "bash", "arguments": found[0][1].strip()}],
+    }
 
 
 def test_mini_reply_with_two_commands_runs_none(sessions: Any) -> None:
@@ -169,6 +198,20 @@ def test_openhands_v0_other_events(sessions: Any) -> None:
         },
     ]
     assert [request.at for request in session.requests] == [3, 4, 7]
+
+
+def test_openhands_v0_ids_that_repeat(sessions: Any) -> None:
+    """A result belongs to the first reply that it completes, and to no other."""
+    one, two, three = v0_response("one", "1", "2"), v0_response("two", "2"), v0_response("three", "2")
+    (session,) = sessions(
+        [
+            *(v0("action", "run", response) for response in (one, two, three)),
+            v0("observation", "run", call="1", content="a", response=one),
+            v0("observation", "run", call="2", content="b", response=two),
+            v0("observation", "run", call="2", content="c", response=two),
+        ]
+    )
+    assert [message["content"] for message in session.messages] == ["one", "a", "b", "two", "c", "three"]
 
 
 def test_openhands_v0_finish_is_text(sessions: Any) -> None:
@@ -292,6 +335,16 @@ def test_claude_code_sidechains_without_agent_names(sessions: Any) -> None:
     assert [(session.name, len(session.messages)) for session in found] == [("S", 2), ("S/a", 3), ("S/b", 2)]
 
 
+def test_claude_code_sidechains_whose_parents_go_round_in_a_circle(sessions: Any) -> None:
+    found = sessions(
+        line("a", "c", "user", "first", isSidechain=True),
+        line("b", "a", "assistant", text("1st"), isSidechain=True),
+        line("c", "b", "user", "more", isSidechain=True),
+        line("d", "c", "assistant", text("2nd"), isSidechain=True),
+    )
+    assert [(session.name, len(session.messages)) for session in found] == [("S/a", 4)]
+
+
 def test_claude_code_file_of_one_sub_agent(sessions: Any) -> None:
     (session,) = sessions(
         line("a", None, "user", "T", isSidechain=True, agentId="x"),
@@ -355,6 +408,27 @@ def test_codex_compaction_items_and_a_roll_back_of_everything(sessions: Any) -> 
     assert [request.at for request in session.requests] == [1, 3]
     assert (session.compactions, session.comparable, session.extra["rolled_back"]) == ((2,), 1, 1)
     assert [message["role"] for message in session.messages] == ["user", "assistant"] * 2
+
+
+def test_codex_roll_back_of_a_turn_takes_its_requests(sessions: Any) -> None:
+    """Counts of tokens that come later belong to the request before it, which is there still."""
+
+    def said(role: str) -> dict[str, Any]:
+        return {"type": "response_item", "payload": {"type": "message", "role": role, "content": []}}
+
+    def event(kind: str, **more: Any) -> dict[str, Any]:
+        return {"type": "event_msg", "payload": {"type": kind, **more}}
+
+    usage = {"total_token_usage": {"input_tokens": 7}, "last_token_usage": {"input_tokens": 7}}
+    (session,) = sessions(
+        *(said(role) for role in ("user", "assistant", "user", "assistant")),
+        event("thread_rolled_back", num_turns=1),
+        event("token_count", info=usage),
+        said("user"),
+        said("assistant"),
+    )
+    assert session.requests == [Request(1, Usage(7)), Request(3)]
+    assert (len(session.messages), session.extra["rolled_back"]) == (4, 1)
 
 
 def test_pi_bash_output(sessions: Any) -> None:

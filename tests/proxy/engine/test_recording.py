@@ -53,6 +53,36 @@ def test_a_recorded_session_is_read_again_whole(tmp_path):
     lines = [json.loads(line)["cliff"] for line in file.read_text().splitlines()]
     assert [line["action"] for line in lines] == ["pass", "pass", "pass", "cliff", "view", "cliff"]
     assert lines[3]["cliff"]["number"] == 1
+    # What the provider reports is of what was sent, which a session is measured by only where that is its history.
+    assert [line["whole"] for line in lines] == [True, True, True, False, False, False]
+    assert [request.usage is not None for request in found.requests] == [line["whole"] for line in lines]
+
+
+def test_a_session_has_one_recording_and_one_name_though_the_proxy_is_started_again(tmp_path):
+    names = set()
+    messages = session("anthropic", 6)
+    for turns in range(6):
+        running = engine(CONFIG, record=tmp_path)
+        prepared = running.prepare(call("anthropic", messages[: 2 * turns + 1]))
+        running.answered(prepared, Usage(prepared.state.view.tokens), answer(turns, 9, stream=False))
+        names |= {one["id"] for one in running.status()["sessions"]}
+    (file,) = tmp_path.iterdir()
+    assert names == {file.stem}
+    (found,) = traces.read(file)
+    assert len(found.requests) == 6
+
+
+def test_sessions_that_begin_alike_have_names_of_their_own():
+    running = engine(CONFIG)
+    for word in ("one", "two"):
+        messages = [
+            *session("anthropic", 0),
+            {"role": "assistant", "content": word},
+            {"role": "user", "content": "go on"},
+        ]
+        running.prepare(call("anthropic", messages))
+    first, second = (one["id"] for one in reversed(running.status()["sessions"]))
+    assert second == f"{first}-2"
 
 
 def test_a_folder_that_cannot_be_written_is_a_problem_and_work_goes_on(tmp_path):

@@ -30,10 +30,11 @@ class Recorder:
         except OSError as error:
             self._fail(error)
 
-    def write(self, account: Account, request: bytes, reply: bytes, action: str, view: View) -> None:
-        """Append one request with its reply."""
+    def write(self, account: Account, request: bytes, reply: bytes, action: str, view: View, whole: bool) -> None:
+        """Append one request with its reply. `whole`: all of it was sent; else what the provider reported is of less."""
         about = {
             "action": action,
+            "whole": whole,
             "tokens": view.tokens,
             "threshold": view.threshold,
             "cliff": view.cliff.as_dict() if view.cliff is not None else None,

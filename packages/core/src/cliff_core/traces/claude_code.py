@@ -58,9 +58,12 @@ def _read(path: Path) -> Iterator[Session]:
     except MalformedError as error:
         broken = error  # what is whole before it is a session
     sidechains = {r["uuid"]: r.get("parentUuid") for _, r in kept if r.get("isSidechain") is True}
+    roots = _roots(sidechains)
     chains: dict[str, list[Line]] = {}
     for where, record in kept:
-        chains.setdefault(_chain(record, sidechains), []).append((where, record))
+        # Empty for the main conversation.
+        chain = (option(record, "agentId", str) or roots[record["uuid"]]) if record.get("isSidechain") is True else ""
+        chains.setdefault(chain, []).append((where, record))
     for chain, records in chains.items():
         session = _session(path, records, chain)
         if session.messages:
@@ -69,20 +72,18 @@ def _read(path: Path) -> Iterator[Session]:
         raise broken
 
 
-def _chain(record: dict[str, Any], sidechains: dict[str, Any]) -> str:
-    """The conversation that a line belongs to: empty for the main one."""
-    if record.get("isSidechain") is not True:
-        return ""
-    agent = option(record, "agentId", str)
-    if agent:
-        return agent
-    root: str = record["uuid"]
-    for _ in range(len(sidechains)):  # not forever, should the parents go round in a circle
-        parent = sidechains.get(root)
-        if parent not in sidechains:
-            break
-        root = parent
-    return root
+def _roots(parents: dict[str, Any]) -> dict[str, str]:
+    """The line that each line of a sidechain goes back to, by its parents. Linear: no parent is followed twice."""
+    roots: dict[str, str] = {}
+    for line in parents:
+        way: list[str] = []
+        at = line
+        while at not in roots:
+            roots[at] = at  # until it is known: should the parents go round in a circle, it ends here
+            way.append(at)
+            at = parents[at] if parents[at] in parents else at
+        roots.update(dict.fromkeys(way, roots[at]))
+    return roots
 
 
 class _Unit:
@@ -129,6 +130,9 @@ def _session(path: Path, records: list[Line], chain: str) -> Session:
             if not units or units[-1].role != "user":
                 units.append(_Unit("user"))
             _add_user(units[-1], message.get("content"), where)
+    for unit in units:
+        if unit.role == "user":  # results first; what is of one kind stays in its order
+            unit.blocks.sort(key=lambda block: block.get("type") != "tool_result")
     _complete(units)
     history = History()
     for unit in units:
@@ -158,9 +162,7 @@ def _add_user(unit: _Unit, content: Any, where: str) -> None:
         unit.blocks.append({"type": "text", "text": content})
     else:
         unit.text = None
-        blocks = objects(need(content, list, f"{where}: message: content"))
-        results = [block for block in unit.blocks + blocks if block.get("type") == "tool_result"]
-        unit.blocks = results + [block for block in unit.blocks + blocks if block.get("type") != "tool_result"]
+        unit.blocks += objects(need(content, list, f"{where}: message: content"))
 
 
 def _complete(units: list[_Unit]) -> None:
@@ -172,19 +174,23 @@ def _complete(units: list[_Unit]) -> None:
         if unit.role == "user" and unit.text is None:
             unit.blocks = [b for b in unit.blocks if b.get("type") != "tool_result" or b.get("tool_use_id") in calls]
     newest = max((i for i, unit in enumerate(units) if unit.role == "assistant"), default=-1)
-    for index in range(newest - 1, -1, -1):
+    complete: list[_Unit] = []
+    for index, unit in enumerate(units):
+        complete.append(unit)
         missing = [
             {"type": "tool_result", "tool_use_id": block.get("id"), "content": MISSING, "is_error": True}
-            for block in units[index].blocks
-            if block.get("type") == "tool_use" and block.get("id") not in results
+            for block in unit.blocks
+            if index < newest and block.get("type") == "tool_use" and block.get("id") not in results
         ]
         if not missing:
             continue
-        if units[index + 1].role != "user":
-            units.insert(index + 1, _Unit("user"))
-        units[index + 1].text = None
-        units[index + 1].blocks[:0] = missing
-    units[:] = [unit for unit in units if unit.blocks or not unit.role]
+        answer = units[index + 1]
+        if answer.role != "user":
+            answer = _Unit("user")
+            complete.append(answer)
+        answer.text = None
+        answer.blocks[:0] = missing
+    units[:] = [unit for unit in complete if unit.blocks or not unit.role]
 
 
 def _abandoned(records: list[dict[str, Any]]) -> set[str]:

@@ -75,6 +75,7 @@ def _read(path: Path) -> Iterator[Session]:
 class _Rollout:
     def __init__(self) -> None:
         self.steps: list[_Step] = []
+        self._marks: list[_Step] = []  # those of the steps that have a mark
         self.system: str | None = None
         self.name = ""
         self.version: Any = None
@@ -107,7 +108,7 @@ class _Rollout:
                 return
             self._total = info.get("total_token_usage")
             self._in_step = False
-            request = next((step for step in reversed(self.steps) if step.mark), None)
+            request = self._marks[-1] if self._marks else None
             if request is not None and request.mark == "request" and request.usage is None:
                 request.usage = _usage(info.get("last_token_usage"))
         elif payload.get("type") == "thread_rolled_back":
@@ -123,23 +124,31 @@ class _Rollout:
         if spoken:
             self._in_step = False
         elif not self._in_step:
-            self.steps.append(_Step(None, "request", self._model))
+            self._mark("request", self._model)
             self._in_step = True
         self.steps.append(_Step(item))
 
     def _compacted(self) -> None:
         self._in_step = False
         if not self.steps or self.steps[-1].mark != "compaction":
-            self.steps.append(_Step(None, "compaction"))
+            self._mark("compaction")
+
+    def _mark(self, mark: str, model: str | None = None) -> None:
+        step = _Step(None, mark, model)
+        self.steps.append(step)
+        self._marks.append(step)
 
     def _roll_back(self, turns: int) -> None:
-        """The last `turns` that a person began are gone from the history."""
-        begun = [i for i, step in enumerate(self.steps) if step.item and step.item.get("role") == "user"]
+        """The last `turns` that a person began are gone from the history; all of it where there are not so many."""
         if turns:
-            cut = begun[-turns] if turns <= len(begun) else 0
-            self._rolled_back += sum(step.mark == "request" for step in self.steps[cut:])
-            del self.steps[cut:]
             self._in_step = False
+        while turns and self.steps:
+            step = self.steps.pop()
+            if step.mark:
+                self._marks.pop()
+                self._rolled_back += step.mark == "request"
+            elif step.item and step.item.get("role") == "user":
+                turns -= 1
 
     def session(self, path: Path) -> Session:
         history = History()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cliff_core.traces.history import History
 from cliff_core.traces.reasoning import spread
@@ -30,6 +30,10 @@ NAME = "mini-swe-agent"
 EXPECTS = "a mini-swe-agent trajectory (a JSON object with `info` and `messages`)"
 
 _FENCE = r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```"
+_LITERAL = r"[^\\\[\](){}.*+?^$|]"
+_FENCED = re.compile(rf"(?!\s){_LITERAL}(?:{_LITERAL}|\(\?:[\w|]+\))*(?:\\s\*)?(?:\\n)?\(\.\*\?\)((?:\\n)?{_LITERAL}+)")
+"""Patterns of a fixed opening, white space, `(.*?)` and a fixed closing, as are all those of mini-swe-agent itself: in
+linear time for any text. Another one takes the time that it takes."""
 _PERSON = ("Interrupted by user: ", "Command not executed. The user rejected", "The user added a new task: ")
 """Beginnings of 1.x messages that carry a person's words."""
 _ENDED = ("Submitted", "LimitsExceeded")
@@ -63,7 +67,7 @@ def _read(path: Path) -> Iterator[Session]:
         v1 = not any(m.get("role") in ("tool", "exit") or "actions" in (m.get("extra") or {}) for m in messages)
         if v1 and len(messages) > 2 and messages[-1].get("role") == "user" and status in _ENDED:
             messages.pop()
-        _chat(messages, history, _action_regex(config), v1)
+        _chat(messages, history, _action(config), v1)
         dialect = "chat"
     yield history.session(
         path,
@@ -79,21 +83,37 @@ def _read(path: Path) -> Iterator[Session]:
     )
 
 
-def _action_regex(config: dict[str, Any]) -> re.Pattern[str]:
+class _Action(NamedTuple):
+    """What finds the commands in a text."""
+
+    pattern: re.Pattern[str]
+    closing: str  # what every match ends with; empty where that is not known
+
+    def found(self, text: str) -> list[re.Match[str]]:
+        """All matches. None ends beyond the last closing, where each opening would be followed to the end."""
+        return list(self.pattern.finditer(text, 0, text.rfind(self.closing) + len(self.closing)))
+
+
+def _action(config: dict[str, Any]) -> _Action:
     """The run's own pattern (1.x: of the agent, 2.x: of the model)."""
     for part in ("agent", "model"):
         pattern = option(option(config, part, dict), "action_regex", str)
         if pattern:
             try:
                 found = re.compile(pattern, re.DOTALL)
-            except re.error:
+            except (re.error, OverflowError):
                 continue
             if found.groups == 1:
-                return found
-    return re.compile(_FENCE, re.DOTALL)
+                return _Action(found, _closing(pattern))
+    return _Action(re.compile(_FENCE, re.DOTALL), _closing(_FENCE))
 
 
-def _chat(messages: list[dict[str, Any]], history: History, action: re.Pattern[str], v1: bool) -> None:
+def _closing(pattern: str) -> str:
+    fenced = _FENCED.fullmatch(pattern)
+    return fenced[1].replace(r"\n", "\n") if fenced else ""
+
+
+def _chat(messages: list[dict[str, Any]], history: History, action: _Action, v1: bool) -> None:
     recorded = any("response" in (m.get("extra") or {}) for m in messages)
     answers = False  # the newest assistant message has a command of which no result came yet
     for index, message in enumerate(messages):
@@ -134,12 +154,12 @@ def _chat(messages: list[dict[str, Any]], history: History, action: re.Pattern[s
         history.add(sent)
 
 
-def _calls(message: dict[str, Any], extra: dict[str, Any], action: re.Pattern[str]) -> dict[str, Any] | None:
+def _calls(message: dict[str, Any], extra: dict[str, Any], action: _Action) -> dict[str, Any] | None:
     """The executed command of a text: 2.x has it beside the text, 1.x executes one and only one."""
     text = message.get("content")
     if not isinstance(text, str):
         return None
-    found = list(action.finditer(text))
+    found = action.found(text)
     if "actions" in extra:
         commands = [a["command"] for a in objects(extra["actions"]) if isinstance(a.get("command"), str)]
     else:

@@ -110,10 +110,11 @@ def _fill_text(begin: list[dict[str, Any]], output: list[dict[str, Any]], histor
         kind = item.get("type")
         if kind == "message" and item.get("role") == "assistant":
             derived = []
-            for later in output[index + 1 :]:
-                if later.get("type") != "function_call":
-                    break
-                derived.append((str(later.get("name") or terminus.TOOL), _keystrokes(later.get("arguments"))))
+            end = index + 1
+            while end < len(output) and output[end].get("type") == "function_call":
+                call = output[end]
+                derived.append((str(call.get("name") or terminus.TOOL), _keystrokes(call.get("arguments"))))
+                end += 1
             history.request()
             reply = terminus.reply(_text(item.get("content")), derived)
             history.add(reply)

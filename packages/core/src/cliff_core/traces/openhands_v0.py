@@ -13,7 +13,10 @@ The log keeps what the condenser forgot; its summaries are left out, each conden
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +91,16 @@ def _session(path: Path, where: str, events: Any, record: Any, name: str) -> Ses
     )
 
 
+@dataclass(slots=True)
+class _Reply:
+    """A message whose calls have not all got their results."""
+
+    number: int  # in the order of the log
+    message: dict[str, Any]
+    calls: list[str]  # ids, each once
+    at: int = 0  # the one whose result is waited for
+
+
 class _Log:
     """Events to messages, in the way of the host."""
 
@@ -95,7 +108,9 @@ class _Log:
         self.history = History()
         self.tools: list[dict[str, Any]] | None = None
         self._responses: list[str] = []  # ids, one for each request
-        self._pending: dict[str, dict[str, Any]] = {}  # id of a response -> its message, while results miss
+        self._pending: dict[str, _Reply] = {}  # by id of the response
+        self._numbers = itertools.count()
+        self._waiting: dict[str, list[tuple[int, str]]] = {}  # id of a call -> heap of who waits: number, response
         self._results: dict[str, dict[str, Any]] = {}
 
     def take(self, event: dict[str, Any], where: str) -> None:
@@ -104,23 +119,45 @@ class _Log:
             self._action(event, metadata, where)
         elif "observation" in event:
             self._observation(event, metadata, where)
-        for response, message in list(self._pending.items()):
-            ids = [str(call.get("id")) for call in objects(message["tool_calls"])]
-            if all(identity in self._results for identity in ids):
-                del self._pending[response]
-                self.history.add(message)
-                for identity in dict.fromkeys(ids):
-                    self.history.add(self._results.pop(identity))
 
     def finish(self) -> None:
         """A reply whose calls were still running when the log ends is the last message."""
         last = self._responses[-1] if self._responses else ""
         if last in self._pending:
-            message = self._pending[last]
-            self.history.add(message)
-            for call in objects(message["tool_calls"]):
-                if str(call.get("id")) in self._results:
-                    self.history.add(self._results.pop(str(call.get("id"))))
+            reply = self._pending[last]
+            self.history.add(reply.message)
+            for call in reply.calls:
+                if call in self._results:
+                    self.history.add(self._results.pop(call))
+
+    def _called(self, response: str, message: dict[str, Any]) -> None:
+        calls = list(dict.fromkeys(str(call.get("id")) for call in objects(message["tool_calls"])))
+        before = self._pending.get(response)
+        number = before.number if before is not None else next(self._numbers)
+        self._pending[response] = reply = _Reply(number, message, calls)
+        self._settle(response, reply)
+
+    def _answered(self, call: str, result: dict[str, Any]) -> None:
+        self._results[call] = result
+        waiting = self._waiting.get(call, [])
+        while waiting and call in self._results:  # ids may repeat: one reply uses the result up
+            number, response = heapq.heappop(waiting)
+            reply = self._pending.get(response)
+            if reply is not None and (reply.number, reply.calls[reply.at]) == (number, call):
+                self._settle(response, reply)
+
+    def _settle(self, response: str, reply: _Reply) -> None:
+        """Put a reply that has all of its results, and these, into the history. Another one waits for a result."""
+        for _ in reply.calls:
+            call = reply.calls[reply.at]
+            if call not in self._results:
+                heapq.heappush(self._waiting.setdefault(call, []), (reply.number, response))
+                return
+            reply.at = (reply.at + 1) % len(reply.calls)
+        del self._pending[response]
+        self.history.add(reply.message)
+        for call in reply.calls:
+            self.history.add(self._results.pop(call))
 
     def _request(self, response: dict[str, Any] | None) -> bool:
         """Whether the response is a new one: several events share one."""
@@ -157,7 +194,7 @@ class _Log:
                     content = f"{thought}\n{content}"
                 self.history.add({"role": "assistant", "content": content or thought})
             else:
-                self._pending[str(response.get("id"))] = message
+                self._called(str(response.get("id")), message)
         elif kind == "finish" and user:
             self.history.add({"role": "user", "content": str(arguments.get("thought") or "")})
 
@@ -169,7 +206,7 @@ class _Log:
         if metadata is not None:
             identity = field(metadata, "tool_call_id", str, f"{where}: tool_call_metadata")
             name = metadata.get("function_name")
-            self._results[identity] = {"role": "tool", "tool_call_id": identity, "name": name, "content": content}
+            self._answered(identity, {"role": "tool", "tool_call_id": identity, "name": name, "content": content})
         elif kind == "error":
             self.history.add({"role": "user", "content": content, "_cliff": {"role": "note", "kind": "error"}})
         elif kind == "run":

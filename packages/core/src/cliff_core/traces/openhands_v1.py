@@ -121,14 +121,14 @@ def _session(
     spoken = next((event for _, event in log if event.get("kind") in ("MessageEvent", "ActionEvent")), {})
     if task and spoken.get("source") != "user":
         history.add({"role": "user", "content": task})
-    responses: list[str] = []
+    responses: dict[str, None] = {}  # in order
     reply: dict[str, Any] = {}  # the message of the response whose actions are being read
     for place, event in log:
         kind = event.get("kind")
         if _is_model(event):
             response = str(event.get("llm_response_id") or event.get("id") or place)
             if response not in responses:
-                responses.append(response)
+                responses[response] = None
                 history.request()
                 reply = {}
         if kind == "ActionEvent":
@@ -158,8 +158,10 @@ def _session(
                 }
             )
     by_id = {usage.get("response_id"): usage for usage in usages}
-    for index, request in enumerate(history.requests):
-        history.requests[index] = Request(request.at, token_usage(by_id.get(responses[index])), request.model)
+    history.requests = [
+        Request(request.at, token_usage(by_id.get(response)), request.model)
+        for request, response in zip(history.requests, responses, strict=True)
+    ]
     return history.session(path, NAME, "chat", name=name, tools=tools, extra={"error": error} if error else {})
 
 

@@ -1,7 +1,8 @@
 """Recorded requests and responses of the three APIs:
 
 - lines `{"request": {…}, "response": {…}}` (our proxy), with the bodies in `body` or `body_raw` (claude-trace), as
-  objects or as text, streamed or not;
+  objects or as text, streamed or not. Ours say in `cliff` whether all of the request was sent (`whole`): where it was
+  not, the usage is that of something else, and is not taken;
 - the OpenHands SDK's log of a request (`messages` or `input`, `tools`, `response`), and the folder of such files, which
   is read as one recording.
 
@@ -15,11 +16,13 @@ A client that compacts starts a new session here: its new history does not begin
 
 from __future__ import annotations
 
+import hashlib
+import heapq
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cliff_core.dialects import dialect
 from cliff_core.traces import sse
@@ -108,10 +111,27 @@ class _Exchange:
     previous: str | None
 
 
+class _Place(NamedTuple):
+    """A history as a node of the tree of all histories, in which those that begin alike share their beginning."""
+
+    node: int
+    before: int = 0  # the node without the last message
+    spoken: bool = False  # whether the model has a part in the messages before the last one
+    speaks: bool = False  # whether it has a part in any of them
+
+    @property
+    def waits(self) -> tuple[int, bool] | None:
+        """The node that a request must go through to go on with this history, and whether it must go beyond: the last
+        message may have changed once the model has spoken before it. None for a history without a message."""
+        if not self.before:
+            return None
+        return (self.before, True) if self.spoken else (self.node, False)
+
+
 @dataclass(slots=True)
 class _Conversation:
     dialect: str
-    keys: list[str] = field(default_factory=list)
+    place: _Place
     messages: list[dict[str, Any]] = field(default_factory=list)
     answer: list[dict[str, Any]] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
@@ -119,9 +139,9 @@ class _Conversation:
     system: Any = None
     tools: list[dict[str, Any]] | None = None
 
-    def add(self, exchange: _Exchange, keys: list[str]) -> None:
+    def add(self, exchange: _Exchange, place: _Place) -> None:
         self.requests.append(Request(len(exchange.messages), exchange.usage, exchange.model))
-        self.keys, self.messages, self.answer = keys, exchange.messages, exchange.answer
+        self.place, self.messages, self.answer = place, exchange.messages, exchange.answer
         self.model = exchange.model or self.model
         self.system = exchange.system or self.system
         self.tools = exchange.tools or self.tools
@@ -144,46 +164,65 @@ class _Conversation:
 class _Recording:
     def __init__(self) -> None:
         self.conversations: list[_Conversation] = []
-        self._by_response: dict[str, _Conversation] = {}
+        self._by_response: dict[str, int] = {}  # its number in `conversations`
+        self._tree: dict[tuple[int, bytes], int] = {}  # a node and the next message's digest -> the next; 0: the root
+        self._waiting: dict[tuple[int, bool], list[int]] = {}  # `waits` -> heap of numbers of conversations, negated
 
     def take(self, record: dict[str, Any]) -> None:
         exchange = _exchange(record)
         if exchange is None:
             return
-        conversation = self._by_response.get(exchange.previous or "")
-        if conversation is not None:
-            exchange.messages = conversation.messages + conversation.answer + exchange.messages
-        keys = _keys(exchange)
-        if conversation is None:
-            conversation = self._continued(exchange.dialect, keys)
-        if conversation is None:
-            conversation = _Conversation(exchange.dialect)
-            self.conversations.append(conversation)
-        conversation.add(exchange, keys)
+        number = self._by_response.get(exchange.previous or "", -1)
+        if number >= 0:  # only what is new was sent
+            conversation = self.conversations[number]
+            added = conversation.answer + exchange.messages
+            exchange.messages = conversation.messages
+            exchange.messages += added
+            *_, place = self._places(conversation.place, conversation.dialect, added)
+        else:
+            places = list(self._places(_Place(self._next(0, exchange.dialect)), exchange.dialect, exchange.messages))
+            place = places[-1]
+            number = self._continued(places)
+            if number < 0:
+                number = len(self.conversations)
+                self.conversations.append(_Conversation(exchange.dialect, places[0]))
+            conversation = self.conversations[number]
+        waited = conversation.place.waits
+        conversation.add(exchange, place)
+        if place.waits is not None and place.waits != waited:
+            heapq.heappush(self._waiting.setdefault(place.waits, []), -number)
         if exchange.identity:
-            self._by_response[exchange.identity] = conversation
+            self._by_response[exchange.identity] = number
 
-    def _continued(self, name: str, keys: list[str]) -> _Conversation | None:
-        """The newest session that the request goes on with."""
-        for conversation in reversed(self.conversations):
-            common = len(conversation.keys)
-            if conversation.dialect != name or common > len(keys) or not common:
-                continue
-            if conversation.keys[: common - 1] != keys[: common - 1]:
-                continue
-            if conversation.keys[common - 1] == keys[common - 1] or _answered(conversation.messages[: common - 1]):
-                return conversation
-        return None
+    def _next(self, node: int, message: str) -> int:
+        known = hashlib.blake2b(message.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return self._tree.setdefault((node, known), len(self._tree) + 1)
 
+    def _places(self, place: _Place, name: str, messages: list[dict[str, Any]]) -> Iterator[_Place]:
+        """`place`, and where one is after each of the messages."""
+        known = dialect(name)
+        yield place
+        for message in messages:
+            node = self._next(place.node, json.dumps(known.canonical(message), sort_keys=True, default=str))
+            # Responses items without a role are mostly the model's.
+            speaks = place.speaks or message.get("role") in ("assistant", None)
+            place = _Place(node, place.node, place.speaks, speaks)
+            yield place
 
-def _answered(messages: list[dict[str, Any]]) -> bool:
-    """Whether the model has a part in these messages (Responses items without a role are mostly its)."""
-    return any(message.get("role") in ("assistant", None) for message in messages)
+    def _continued(self, places: list[_Place]) -> int:
+        """The number of the newest session that a request goes on with, by the places on its way; -1: none."""
+        ends = [(place.node, False) for place in places]
+        passes = [(place.node, True) for place in places[:-1]]
+        return max((self._newest(waits) for waits in ends + passes if waits in self._waiting), default=-1)
 
-
-def _keys(exchange: _Exchange) -> list[str]:
-    known = dialect(exchange.dialect)
-    return [json.dumps(known.canonical(message), sort_keys=True, default=str) for message in exchange.messages]
+    def _newest(self, waits: tuple[int, bool]) -> int:
+        numbers = self._waiting[waits]
+        while numbers and self.conversations[-numbers[0]].place.waits != waits:
+            heapq.heappop(numbers)  # it has gone on since
+        if not numbers:
+            del self._waiting[waits]
+            return -1
+        return -numbers[0]
 
 
 def _body(side: Any) -> dict[str, Any]:
@@ -216,6 +255,8 @@ def _exchange(record: dict[str, Any]) -> _Exchange | None:
     name, answer = _answer(response)
     if messages is None or not name:
         return None
+    sent = record.get("cliff")
+    whole = not isinstance(sent, dict) or sent.get("whole", sent.get("action") in _WHOLE) is True
     reported = usage(response.get("usage"))
     tools = option(request, "tools", list) or option(option(request, "kwargs", dict), "tools", list)
     system = request.get("system") if name == "anthropic" else request.get("instructions")
@@ -223,13 +264,17 @@ def _exchange(record: dict[str, Any]) -> _Exchange | None:
         dialect=name,
         messages=objects(messages),
         answer=spread(answer, reported.reasoning_tokens if reported else None),
-        usage=reported,
+        usage=reported if whole else None,
         model=option(response, "model", str) or option(request, "model", str),
         system=system if isinstance(system, (str, list)) and system else None,
         tools=objects(tools) or None,
         identity=option(response, "id", str),
         previous=option(request, "previous_response_id", str),
     )
+
+
+_WHOLE = frozenset({"pass", "bypass", "shadow", "failed"})
+"""What our proxy did where it sent a request as it came (its recordings before `whole`)."""
 
 
 def _answer(response: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:

@@ -47,10 +47,11 @@ def _read(path: Path) -> Iterator[Session]:
         by_agent.setdefault(agent if isinstance(agent, str) else "", []).append((where, message))
     info = option(trajectory, "info", dict) or {}
     stats = option(info, "model_stats", dict) or {}
+    model = _model(trajectory)
     for agent, messages in by_agent.items():
         history = History()
         _fill(messages, history)
-        history.model = _model(trajectory)
+        history.model = model
         yield history.session(
             path,
             NAME,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 TOOL = "bash_command"
 """What Harbor calls a derived call."""
 
-_KEYSTROKES = re.compile(r"<keystrokes[^>]*>(.*?)</keystrokes>", re.DOTALL)
-_PROSE = re.compile(r"<(analysis|plan)>(.*?)</\1>", re.DOTALL)
+_KEYSTROKES = re.compile("<(keystrokes)")  # its attributes follow
+_PROSE = re.compile("<(analysis|plan)(?=>)")
 
 
 def reply(text: str, derived: list[tuple[str, Any]] | None = None) -> dict[str, Any]:
@@ -52,5 +53,24 @@ def _parts(text: str) -> tuple[list[str], list[str]]:
             commands = found.get("commands")
             typed = [c.get("keystrokes") for c in commands if isinstance(c, dict)] if isinstance(commands, list) else []
             return [t for t in thoughts if t], [k for k in typed if isinstance(k, str) and k]
-    keystrokes = [found for found in _KEYSTROKES.findall(text) if found]
-    return [match.group(2).strip() for match in _PROSE.finditer(text)] if keystrokes else [], keystrokes
+    keystrokes = [found for found in _tagged(text, _KEYSTROKES) if found]
+    return [found.strip() for found in _tagged(text, _PROSE)] if keystrokes else [], keystrokes
+
+
+def _tagged(text: str, opening: re.Pattern[str]) -> Iterator[str]:
+    """What stands between each opening tag and the next closing one of its name.
+
+    Linear: a closing tag that is missing is looked for once."""
+    unclosed: set[str] = set()
+    at = 0
+    while tag := opening.search(text, at):
+        name, at = tag[1], tag.end()
+        if name in unclosed:
+            continue
+        start = text.find(">", at) + 1
+        end = text.find(f"</{name}>", start) if start else -1
+        if end < 0:
+            unclosed.add(name)
+            continue
+        yield text[start:end]
+        at = end + len(f"</{name}>")
