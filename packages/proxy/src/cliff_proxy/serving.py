@@ -312,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         self._begun = False
         """The parser is within a head."""
         self._pattern: Pattern | None = None
-        """Of the last head, where it is plain."""
+        """Of the last head that came in one piece with some of its body, if it is plain."""
         self._stalled = 0
         """Bytes that were read since a head was complete, or any of a body."""
         self._newest: Request | None = None
