@@ -122,3 +122,18 @@ def test_json(monkeypatch):
         "what": "It may break",
         "mend": "mend it",
     }
+
+
+@pytest.mark.parametrize("columns", [None, "40"])
+def test_no_path_is_broken(monkeypatch, columns):
+    """In a pipe, which can be searched, and on a terminal, from which it can be copied."""
+    path = "/a/long/path/" + "of-many-folders/" * 8 + "proxy.sqlite"
+    others(monkeypatch, mine=lambda: [Finding("warning", f"the store {path} is not used", f"delete {path}")])
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert run().stdout.splitlines()[-2:] == [
+        f"warning mine: the store {path} is not used",
+        f"         -> delete {path}",
+    ]

@@ -59,6 +59,15 @@ def test_turns_are_listed(records, name):
     assert listed[2].endswith("done")
 
 
+def test_the_first_line_names_the_file_and_is_whole(records, monkeypatch):
+    path = records / "823de2e7.5f3a.jsonl"
+    for columns in ("40", None):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns is not None:
+            monkeypatch.setenv("COLUMNS", columns)
+        assert shown(records, "5f3a").stdout.splitlines()[0] == f"{path}: 3 turns after a head of 1 message"
+
+
 def test_a_turn_in_full(records):
     out = shown(records, "5f3a", "--turn", "1").stdout
     assert out == (
@@ -100,7 +109,9 @@ def test_what_is_not_there(home, records):
     done = shown(records, "zz")
     assert done.exit_code == 2
     assert "there is no recording zz in " in done.output
-    assert shown(records, "5f3a", "--turn", "4").exit_code == 2
+    done = shown(records, "99990000", "--turn", "4")
+    assert done.exit_code == 2
+    assert "there is no turn 4: the session has 1 turn" in done.output
     done = runner.invoke(show.app, ["5f3a"])
     assert done.exit_code == 2
     assert "nothing is recorded unless asked for" in done.output

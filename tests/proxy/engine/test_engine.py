@@ -317,7 +317,7 @@ def test_histories_that_the_provider_keeps_pass_and_are_counted(name):
     running.answered(prepared, Usage(5_000))
     assert running.overflowed(prepared, Rejection()) is None
     (problem,) = running.status()["problems"]
-    assert problem.startswith(f"1 requests with {name} were passed through")
+    assert problem.startswith(f"1 request with {name} went through as sent: ")
     assert running.prepare(call("responses", session("responses", 6), **{name: None})).body is not None
 
 
@@ -373,6 +373,7 @@ def test_shadow_says_what_it_would_have_done():
         running.answered(step, Usage(step.state.view.full_tokens))
     totals = running.status()["totals"]
     assert totals["saved_tokens_estimate"] == sum(s.state.view.full_tokens - s.state.view.tokens for s in steps) > 0
+    assert totals["cliffs"] == running.status()["sessions"][0]["cliffs"] == 2, "as many as are sent without it"
     assert running.overflowed(steps[-1], Rejection()) is None
 
 
@@ -524,7 +525,7 @@ def test_our_own_failure_is_not_the_clients(monkeypatch, caplog):
     assert "ValueError at test_engine.py" in caplog.text
     assert secret not in caplog.text
     (problem,) = running.status()["problems"]
-    assert problem.startswith("1 requests were sent as they came")
+    assert problem.startswith("1 request went on as sent, as our work failed")
 
 
 def test_a_failure_of_the_core_costs_one_compaction_and_no_words_are_logged(monkeypatch, caplog):

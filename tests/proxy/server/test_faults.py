@@ -49,7 +49,7 @@ def test_no_upstream(start_proxy: Any, path: str) -> None:
         assert error["type"] == "server_error"
     status = proxy.status()
     assert status["server"]["upstream_errors"] == 1
-    assert status["problems"] == ["1 requests found no upstream"]
+    assert status["problems"] == ["1 request found no upstream"]
 
 
 def test_an_upstream_whose_name_is_unknown(start_proxy: Any) -> None:

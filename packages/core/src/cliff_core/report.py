@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from cliff_core.config import read_threshold
 from cliff_core.ledger import Tariff
 from cliff_core.replay import Replay, Result, model_of
 from cliff_core.support import Support
+from cliff_core.tables import Fitted
 from cliff_core.wording import counted, dollars, grouped, plain, printable
 
 COLOURS = {
@@ -220,7 +220,7 @@ def session_report(replay: Replay, tariff: Tariff, window: int | None = None) ->
     yield Text(printable(f"{session.format} · {model} · {requests}"), style="dim")
     one = Totals()
     one.add(replay, tariff)
-    yield Figures(one)
+    yield _fitted(one)
     yield from dict.fromkeys(_notes(replay, window))  # two policies may have the same to say
     yield from _lost(one.policies)
     yield from notes(one.policies)
@@ -234,7 +234,7 @@ def total_report(totals: Totals) -> Iterator[Line]:
     yield Text("total", style="bold")
     sessions, requests = counted(totals.sessions, "session"), counted(totals.requests, "request")
     yield Text(f"{sessions} · {requests}", style="dim")
-    yield Figures(totals)
+    yield _fitted(totals)
     yield from _lost(totals.policies)
     if 0 < totals.priced < totals.sessions:
         yield f"cost: of the {counted(totals.priced, 'session')} with a price, without the others"
@@ -322,31 +322,10 @@ def _path(path: Path) -> Text:
     return Text(printable(str(path)), style="dim", no_wrap=True, overflow="ignore")
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """All policies. Where the console is too narrow for the table, columns are left out and named, and where it is even
-    for the others, figures stand below each other: none is cut."""
-
-    totals: Totals
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = {name: _figures(name, its, self.totals) for name, its in self.totals.policies.items()}
-        for left_out in ((), ("peak",), ("peak", "cliffs"), ("peak", "cliffs", "cached")):
-            table = _table(rows, left_out)
-            if Measurement.get(console, options.update(width=WIDE), table).maximum <= options.max_width:
-                yield table
-                if left_out:
-                    yield Text(f"  no room for: {', '.join(left_out)}", style="dim")
-                return
-        for name, figures in rows.items():
-            yield Text("  " + name, style=colour_of(name))
-            for heading, figure in figures.items():
-                if figure:
-                    yield Text(f"    {heading} {figure}", overflow="fold")
-
-
-WIDE = 1000
-"""Columns of a console that any table fits in."""
+def _fitted(totals: Totals) -> Fitted:
+    """All policies."""
+    rows = {name: _figures(name, its, totals) for name, its in totals.policies.items()}
+    return Fitted(rows, lambda left_out: _table(rows, left_out), ("peak", "cliffs", "cached"), colour_of)
 
 
 def _figures(name: str, its: Sum, totals: Totals) -> dict[str, str]:

@@ -54,8 +54,22 @@ class Sums:
         if priced:
             found["dollars"] = round(self.dollars, 6)
             found["full_dollars_estimate"] = round(self.full_dollars, 6)
-            found["saved_dollars_estimate"] = round(self.full_dollars - self.dollars, 6)
+            if self.view_tokens == self.input_tokens:  # in shadow mode nobody was billed for what would have been sent
+                found["saved_dollars_estimate"] = round(self.full_dollars - self.dollars, 6)
         return found
+
+
+@dataclass(slots=True)
+class Totals(Sums):
+    """Of all sessions; the dollars are those of the sessions whose price is known."""
+
+    sessions: int = 0
+    priced_sessions: int = 0
+
+    def as_dict(self, priced: bool) -> dict[str, Any]:
+        """Ready for JSON."""
+        counts = {"sessions": self.sessions, "priced_sessions": self.priced_sessions}
+        return counts | Sums.as_dict(self, priced)
 
 
 @dataclass(slots=True)
@@ -95,10 +109,14 @@ class Accounts:
     """The accounts of one proxy. Can be used by several threads at once."""
 
     def __init__(self) -> None:
-        self.totals = Sums()
-        self.priced = False
+        self.totals = Totals()
         self._all: OrderedDict[str, Account] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def priced(self) -> bool:
+        """Whether the price of any session is known."""
+        return self.totals.priced_sessions > 0
 
     def open(self, name: str, label: str, api: str, model: str, price: prices.Price | None) -> Account:
         """A new account. `name`: what its id begins with."""
@@ -112,7 +130,7 @@ class Accounts:
             return account
 
     def cliff(self, account: Account) -> None:
-        """A cliff was sent."""
+        """A cliff was sent, or in shadow mode would have been."""
         with self._lock:
             account.sums.cliffs += 1
             self.totals.cliffs += 1
@@ -127,8 +145,10 @@ class Accounts:
             account.caches |= read > 0 or written > 0
             cost = full_cost = 0.0
             price = account.price
+            if not account.sums.requests:
+                self.totals.sessions += 1
+                self.totals.priced_sessions += price is not None
             if price is not None:
-                self.priced = True
                 cached = price.input if price.cached is None else price.cached
                 write = price.input if price.cache_write is None else price.cache_write
                 plain = max(0, sent - read - written)

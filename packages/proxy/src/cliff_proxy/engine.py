@@ -21,6 +21,7 @@ from cliff_core import CliffConfig, Fact, View
 from cliff_core.decision import room
 from cliff_core.overflow import Rejection
 from cliff_core.tokens import RATIO_RANGE
+from cliff_core.wording import counted
 from cliff_proxy import formats, windows
 from cliff_proxy.accounts import Account, Accounts
 from cliff_proxy.formats import FORMATS, Format, Purpose
@@ -435,14 +436,13 @@ class Engine:
         """What goes out for a view."""
         view, session = sent.view, sent.session
         account: Account = session.account
+        new = (view.cliff is not None or forced) and sent.purpose == "step"
+        if new:
+            self._accounts.cliff(account)
         detail = _detail(session, view)
         if self.settings.shadow:
             note = f"would send {view.tokens} of {view.full_tokens} tokens" if view.block is not None else ""
             return Prepared(None, "shadow", note, detail, sent)
-        new = (view.cliff is not None or forced) and sent.purpose == "step"
-        if new:
-            self._accounts.cliff(account)
-            detail = _detail(session, view)
         written = sent.written(self._slices[sent.call.api].dialect)
         if view.block is None:
             data = written.whole()
@@ -476,7 +476,8 @@ class Engine:
             if usage is not None and usage.input > 0:
                 self._observe(sent, usage)
             if self._recorder is not None and reply is not None:
-                self._recorder.write(sent.session.account, sent.body.data, reply, prepared.action, sent.view)
+                account = sent.session.account
+                self._recorder.write(account, sent.body.data, reply, prepared.action, sent.view, sent.whole)
         except Exception as error:  # the client has its answer
             self._failed(error)
         if write:
@@ -563,11 +564,11 @@ class Engine:
         for name in FORMATS["responses"].stateful:
             if counts.get(name):
                 problems.append(
-                    f"{counts[name]} requests with {name} were passed through: the provider keeps their history, and "
-                    "only the client can shorten it"
+                    f"{counted(counts[name], 'request')} with {name} went through as sent: the provider keeps the "
+                    "history, and only the client can shorten it"
                 )
         if counts.get("failed"):
-            problems.append(f"{counts['failed']} requests were sent as they came, as our work failed: see the log")
+            problems.append(f"{counted(counts['failed'], 'request')} went on as sent, as our work failed: see the log")
         return {
             "sessions": self._accounts.as_list(),
             "problems": problems,
@@ -623,9 +624,8 @@ class Engine:
         if of_kin is not None and of_kin.label == label:
             session.account = of_kin
         else:
-            session.account = self._accounts.open(
-                session.chain[-1].hex()[:8], label, call.api, model, windows.price_of(model)
-            )
+            begins = session.chain[min(session.head, len(session.chain) - 1)]  # the same after a restart
+            session.account = self._accounts.open(begins.hex()[:8], label, call.api, model, windows.price_of(model))
 
     def _count(self, name: str) -> None:
         with self._lock:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+from cliff_core.wording import counted
 from cliff_proxy import access
 from cliff_proxy.engine import Engine
 from cliff_proxy.heads import Head
@@ -166,9 +167,10 @@ class Proxy:
         problems = list(found.get("problems", []))
         total = self.metrics.total
         if failures := int(total("failures_total")):
-            problems.append(f"{failures} requests went on as they came; the last one because of {self._work.problem}")
+            requests = counted(failures, "request")
+            problems.append(f"{requests} went on as sent, as our work failed; the last time: {self._work.problem}")
         if missing := int(total("upstream_errors_total", kind="unreachable")):
-            problems.append(f"{missing} requests found no upstream")
+            problems.append(f"{counted(missing, 'request')} found no upstream")
         server = {
             "version": version("cliff-proxy"),
             "pid": os.getpid(),

@@ -32,8 +32,8 @@ def doctor(
         out = Stream()
         for check, finding in findings:
             word, colour = _SIGNS[finding.level]
-            out.print(Text.assemble((f"{word:<8}", colour), printable(f"{check}: {finding.what}")))
+            out.print(Text.assemble((f"{word:<8}", colour), printable(f"{check}: {finding.what}")), soft_wrap=True)
             if finding.mend:
-                out.print(Text(printable(f"         -> {finding.mend}")))
+                out.print(Text(printable(f"         -> {finding.mend}")), soft_wrap=True)
     if any(finding.level == "problem" for _, finding in findings):
         raise typer.Exit(1)

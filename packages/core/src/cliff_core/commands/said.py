@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.text import Text
 
+from cliff_core.tables import WIDE
 from cliff_core.wording import printable
 
 USUAL_WIDTH = 80
@@ -16,11 +18,15 @@ USUAL_WIDTH = 80
 
 
 class Stream(Console):
-    """Standard output or standard error. A broken pipe is the business of `cli.Commands.invoke`."""
+    """Standard output or standard error. A broken pipe is the business of `cli.Commands.invoke`.
+
+    What reads a pipe or a file takes lines: none is folded there, unless COLUMNS says how wide it is."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False)
-        if self.width < 1:
+        if not self.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+            self.width = WIDE
+        elif self.width < 1:
             self.width = USUAL_WIDTH
 
     def on_broken_pipe(self) -> None:

@@ -17,7 +17,7 @@ from cliff_core.content import arguments_text as arguments
 from cliff_core.dialects import dialect
 from cliff_core.signature import signature
 from cliff_core.turns import group
-from cliff_core.wording import grouped, printable
+from cliff_core.wording import counted, grouped, printable
 from cliff_proxy.commands.options import CONFIG, read_settings
 
 app = typer.Typer(rich_markup_mode=None)
@@ -48,14 +48,15 @@ def command(
     speaks = dialect(found.dialect)
     head, turns = group([speaks.parse(message) for message in found.messages])
     if turn is not None and turn > len(turns):
-        raise typer.BadParameter(f"there is no turn {turn}: the session has {len(turns)}")
+        raise typer.BadParameter(f"there is no turn {turn}: the session has {counted(len(turns), 'turn')}")
     if as_json:
         shown = turns if turn is None else [turns[turn - 1]]
         print(json.dumps({"path": str(found.path), "turns": [_json(one, found.messages) for one in shown]}, indent=2))
         return
     out = Stream()
     if turn is None:
-        out.print(Text(f"{found.path}: {len(turns)} turns after a head of {head} messages", style="bold"))
+        what = f"{found.path}: {counted(len(turns), 'turn')} after a head of {counted(head, 'message')}"
+        out.print(Text(printable(what), style="bold"), soft_wrap=True)
         for one in turns:
             out.print(Text(printable(_line(one))), soft_wrap=True)
         return

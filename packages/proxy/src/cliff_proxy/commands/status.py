@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from cliff_core.commands.said import Stream, say
 from cliff_core.wording import counted
@@ -16,9 +16,6 @@ from cliff_proxy.settings import Settings
 from cliff_proxy.summary import lines
 
 app = typer.Typer(rich_markup_mode=None)
-
-PIPE_WIDTH = 1_000
-"""Columns in which a table is not folded."""
 
 MOST_SESSIONS = 20
 """Sessions of a proxy that are shown; --json has all."""
@@ -77,14 +74,12 @@ def _candidates(settings: Settings) -> list[running.Running]:
 
 def _show(found: list[dict[str, Any]]) -> None:
     out = Stream()
-    if not out.is_terminal and "COLUMNS" not in os.environ:
-        out.width = PIPE_WIDTH  # what reads a pipe takes lines
     for status in found:
         what = f"cliff run -- {status['command']}" if status["kind"] == "run" else "cliff serve"
         server = status.get("server", {})
         sessions = status.get("sessions", [])
         shown = {**status, "sessions": sessions[:MOST_SESSIONS]}
         for part in lines(f"{status['url']} ({what}, process {server.get('pid', '?')})", shown):
-            out.print(part, soft_wrap=not hasattr(part, "columns"))
+            out.print(part, soft_wrap=isinstance(part, Text))
         if len(sessions) > MOST_SESSIONS:
             out.print(f"  and {counted(len(sessions) - MOST_SESSIONS, 'more session')} (--json)")
