@@ -60,6 +60,30 @@ def test_base_urls_in_the_environment_become_the_upstreams(home):
     }
 
 
+@pytest.mark.parametrize(
+    ("argv", "env", "names"),
+    [
+        (["agent"], {"ANTHROPIC_API_BASE": "a", "OPENAI_API_BASE": "o"}, ("ANTHROPIC_API_BASE", "OPENAI_API_BASE")),
+        (["codex"], {"OPENAI_BASE_URL": "o"}, ("", "OPENAI_BASE_URL")),
+        (["codex", "-c", "openai_base_url=o"], {"OPENAI_BASE_URL": "x"}, ("", "openai_base_url of Codex")),
+        (
+            ["claude"],
+            {"ANTHROPIC_BASE_URL": "a"},
+            ("ANTHROPIC_BASE_URL (environment or settings of Claude Code)", ""),
+        ),
+        (
+            ["opencode"],
+            {"OPENCODE_CONFIG_CONTENT": '{"provider": {"openai": {"options": {"baseURL": "o"}}}}'},
+            ("", "provider.openai.options.baseURL of opencode"),
+        ),
+    ],
+)
+def test_an_upstream_says_where_it_stands(home, argv, env, names):
+    found = client(argv, home.env | env).upstreams()
+    assert found == Upstreams("a" if names[0] else None, "o" if names[1] else None)
+    assert (found.anthropic_in, found.openai_in) == names
+
+
 def test_a_base_url_without_v1_stays_without(home):
     env = home.env | {"OPENAI_BASE_URL": "https://api.example.com/api/paas/v4"}
     assert client(["agent"], env).launch(URL).env["OPENAI_BASE_URL"] == URL

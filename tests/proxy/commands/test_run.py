@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from cliff_proxy import running
+from cliff_proxy.clients import Upstreams
 from cliff_proxy.commands import run
 from cliff_proxy.inside import Inside
 from cliff_proxy.server import Proxy
@@ -205,6 +206,45 @@ def test_a_proxy_before_the_proxy(cliff):
     done = cliff("run", "-q", "--", sys.executable, "-m", "cliff_core", "run", "--", "true")
     assert done.returncode == 2
     assert "already set to a running cliff proxy (http://127.0.0.1:" in done.stderr
+
+
+def test_an_upstream_that_is_a_proxy(cliff, home):
+    unset = "PROXY=$ANTHROPIC_BASE_URL; unset ANTHROPIC_BASE_URL OPENAI_BASE_URL"
+    again = f"{sys.executable} -m cliff_core run -q --store none"
+    for flags, env in (
+        ('--openai-upstream "$PROXY/v1"', ""),
+        ("", 'CLIFF_ANTHROPIC_UPSTREAM="$PROXY/path" '),
+        ("--config proxy.toml", "echo \"chatgpt_upstream = '$PROXY'\" >proxy.toml; "),
+    ):
+        done = cliff("run", "-q", "--", "sh", "-c", f"{unset}; {env}{again} {flags} -- echo ran")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "_upstream leads to a running cliff proxy (127.0.0.1:" in done.stderr
+        assert "would compact a second time" in done.stderr
+
+
+def test_the_port_of_the_settings_is_not_that_of_a_run():
+    """`cliff run` takes a free one."""
+    settings = Settings(port=8641, openai_upstream="http://127.0.0.1:8641")
+    assert run._beside(settings, Upstreams()).openai_upstream == "http://127.0.0.1:8641"
+
+
+def test_a_base_url_of_the_client_that_is_none(cliff):
+    done = cliff("run", "--", "echo", "ran", env={"OPENAI_BASE_URL": "foo"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: OPENAI_BASE_URL must be a base URL such as https://api.example.com (it does not begin with http:// or "
+        "https://), not 'foo'\n"
+    )
+
+
+def test_what_cannot_be_written_is_said_before_the_command_runs(cliff, home):
+    (home.folder / "store").write_text("this is no database, and not short of a page" * 100)
+    done = cliff("run", "-q", "--record", "/proc/nope", "--store", "store", "--", "sh", "-c", "echo ran >&2")
+    assert done.returncode == 0
+    first, second, ran = done.stderr.splitlines()
+    assert first.startswith(f"warning: the store {home.folder / 'store'} is not used: file is not a database.")
+    assert second == "warning: nothing is recorded in /proc/nope: No such file or directory"
+    assert ran == "ran"
 
 
 # --- Signals ---------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """`cliff serve`: a proxy until it is interrupted."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import pytest
 
 from cliff_proxy import running
+from cliff_proxy.settings import Settings
 
 
 @pytest.fixture
@@ -60,7 +62,8 @@ def test_a_token_is_asked_for_and_sent(home, port, cliff):
     env = {"CLIFF_TOKEN": "secret-1", "CLIFF_PORT": str(port)}
     process = home.start("serve", "--host", "0.0.0.0", env=env)
     try:
-        lines_until(process.stderr, "codex -c")
+        told = lines_until(process.stderr, "docs/proxy.md")
+        assert told[-1].startswith("Each request needs the token in the header x-cliff-token, from this machine, too")
         found = cliff("status", env=env)
         assert found.returncode == 0, found.stderr
         found = cliff("status", env={"CLIFF_PORT": str(port)})
@@ -76,6 +79,41 @@ def test_other_machines_need_a_token(cliff):
     done = cliff("serve", "--host", "0.0.0.0")
     assert done.returncode == 2
     assert "set a token (CLIFF_TOKEN)" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])
+def test_its_own_address_as_an_upstream(cliff, port, host):
+    done = cliff("serve", "--port", str(port), "--openai-upstream", f"http://{host}:{port}/v1")
+    assert done.returncode == 2
+    assert f"openai_upstream is the address of this proxy itself ({host}:{port})" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "upstream", "own"),
+    [
+        ("127.0.0.1", "localhost", True),
+        ("127.0.0.1", "0.0.0.0", True),  # leads to loopback
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "192.0.2.1", False),  # RFC 5737: of no machine
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "127.0.0.1", False),
+        ("0.0.0.0", "gateway.example", False),
+    ],
+)
+def test_which_addresses_are_its_own(port, host, upstream, own):
+    settings = Settings(host=host, port=port, openai_upstream=f"http://{upstream}:{port}")
+    with pytest.raises(ValueError, match="itself") if own else contextlib.nullcontext():
+        running.check_upstreams(settings)
+    running.check_upstreams(settings.replace(port=0))
+
+
+def test_another_proxy_as_an_upstream(port, served, cliff):
+    url = f"http://user:word@127.0.0.1:{port}"
+    for flags, env in (("--anthropic-upstream", url), {}), (("--port", "0"), {"CLIFF_OPENAI_UPSTREAM": url}):
+        done = cliff("serve", "--port", "0", *flags, env=env)
+        assert done.returncode == 2
+        assert f"_upstream leads to a running cliff proxy (127.0.0.1:{port})" in done.stderr
+        assert "word" not in done.stderr
 
 
 def test_a_port_of_another_program(home, cliff):

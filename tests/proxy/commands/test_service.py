@@ -140,6 +140,38 @@ def test_a_service_that_does_not_answer_is_taken_away(home, systemd, url, monkey
     assert not (systemd / "pid").exists()
 
 
+def test_a_port_of_another_program_is_said_at_once(home, systemd, url):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(url.rpartition(":")[2])))
+        taken.listen()
+        done = runner.invoke(command.app, ["install"])
+    assert done.exit_code == 1
+    port = url.rpartition(":")[2]
+    assert f"not installed: port {port} of 127.0.0.1 is taken by another program: `port` in the file" in done.output
+    assert left(home) == []
+    assert "restart" not in (systemd / "calls").read_text()
+
+
+def test_an_upstream_that_is_the_service_itself(home, systemd, url):
+    home.config.write_text(home.config.read_text() + f"openai_upstream = '{url}'\n")
+    done = runner.invoke(command.app, ["install"])
+    assert done.exit_code == 1
+    assert "not installed: openai_upstream is the address of this proxy itself" in done.output
+    assert left(home) == []
+
+
+def test_an_earlier_services_log_is_not_quoted(home, systemd, url, monkeypatch):
+    monkeypatch.setattr(service, "START_SECONDS", 0.0)
+    monkeypatch.setattr(running, "is_ours", lambda url: False)
+    (systemd / "systemctl").write_text(f"#!/bin/sh\n[ $2 = restart ] && echo new words >>{home.state}/proxy.log\ntrue")
+    home.state.mkdir()
+    (home.state / "proxy.log").write_text("old words\n" * 5)
+    done = runner.invoke(command.app, ["install"])
+    assert done.exit_code == 1
+    assert "; its log ends: new words" in done.output
+    assert "old words" not in done.output
+
+
 def test_a_failed_replacement_leaves_what_was_there(home, systemd, url):
     assert runner.invoke(command.app, ["install"]).exit_code == 0
     before = unit(home).read_bytes()

@@ -84,15 +84,35 @@ def test_base_urls(url, expected):
 
 
 @pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("foo", "it does not begin with http:// or https://"),
+        ("https:///v1", "it names no host"),
+        ("https://api.example.com/v1?key=1", "it has a query or a fragment"),
+        ("http://127.0.0.1:99999", "Port out of range 0-65535"),
+        ("http://[::1", "Invalid IPv6 URL"),
+    ],
+)
+def test_why_a_base_url_is_none(url, why):
+    with pytest.raises(ValueError, match="^" + re.escape(f"a base URL such as https://api.example.com ({why})") + "$"):
+        base_url(url)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("prot = 1\n", "unknown setting 'prot'; did you mean port?"),
         ("threshold_token = 1\n", "unknown setting 'threshold_token'; did you mean threshold_tokens?"),
+        ("threshold = 64_000\n", "unknown setting 'threshold'; did you mean threshold_tokens?"),
         ("zzzzzz = 1\n", "unknown setting 'zzzzzz'; the settings are host, port, "),
         ("port = 70000\n", "port must be a whole number from 0 to 65535, not 70000"),
         ("port = true\n", "port must be a whole number from 0 to 65535, not True"),
         ("shadow = 'maybe'\n", "shadow must be true or false, not 'maybe'"),
-        ("openai_upstream = 'api.openai.com'\n", "openai_upstream must be a base URL such as https://"),
+        (
+            "openai_upstream = 'api.openai.com'\n",
+            "openai_upstream must be a base URL such as https://api.example.com "
+            "(it does not begin with http:// or https://), not 'api.openai.com'",
+        ),
         ("thresholds = 'gpt-5'\n", 'thresholds must be tokens or "auto" by model'),
         ("[thresholds]\n'gpt-5*' = 'automatic'\n", 'thresholds must be tokens or "auto" by model'),
         ("[windows]\n'gpt-5*' = 'auto'\n", "windows must be tokens by model"),
@@ -133,6 +153,8 @@ def test_unknown_variables_warn(home):
         UserWarning, match=r"CLIFF_PROT is no setting of cliff and is ignored; did you mean CLIFF_PORT\?"
     ):
         Settings.load(environ=home.env | {"CLIFF_PROT": "1"})
+    with pytest.warns(UserWarning, match=r"ignored; did you mean CLIFF_THRESHOLD_TOKENS\?"):
+        Settings.load(environ=home.env | {"CLIFF_THRESHOLD": "64000"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Settings.load(environ=home.env | {"CLIFF_TRACES": "x", "CLIFF_PORT": ""})
@@ -153,6 +175,12 @@ def test_every_setting_has_a_flag(app, without):
     flags = {param.name for param in typer.main.get_command(app).params}
     assert set(HELP) - without | set(OPTIONS) <= flags
     assert not without & flags
+
+
+def test_the_help_says_what_a_flag_takes():
+    shown = {param.name: param.metavar for param in typer.main.get_command(serve.app).params}
+    assert (shown["port"], shown["memory_bytes"], shown["openai_upstream"]) == ("NUMBER", "BYTES", "URL")
+    assert [name for name in HELP if name != "shadow" and not shown[name]] == []
 
 
 def section(name):

@@ -17,6 +17,29 @@ def test_a_threshold_is_a_share_of_the_window_and_128_000_at_most():
     assert threshold(Settings(windows={"a-*": 32_000}), "a-model-that-no-table-knows") == 19_200
 
 
+def test_a_model_that_no_table_knows_is_said_once(caplog):
+    caplog.set_level("WARNING", "cliff_proxy")
+    windows.logger.addHandler(caplog.handler)
+    try:
+        for settings in (
+            Settings(windows={"new-*": 32_000}),
+            Settings(thresholds={"new-*": 32_000}),
+            Settings(config=CliffConfig(threshold_tokens=50_000), threshold_given=True),
+        ):
+            windows.plan(settings, "new-model\n", None)
+        windows.plan(Settings(), "claude-sonnet-5-5", None)
+        assert caplog.messages == [], "what is assumed is not used"
+        for answer in (None, 1_024):
+            windows.plan(Settings(), "new-model\n", answer)
+    finally:
+        windows.logger.removeHandler(caplog.handler)
+    assert set(caplog.messages) == {
+        "model 'new-model\\n' is in no table: its window is taken to be 128000 tokens, its threshold is 76800; set "
+        "`windows` or `thresholds` for it (litellm in the same environment brings a longer table)"
+    }
+    assert len({id(record) for record in caplog.records}) == 1
+
+
 def test_what_a_person_chose_comes_first():
     settings = Settings(
         config=CliffConfig(threshold_tokens=50_000),

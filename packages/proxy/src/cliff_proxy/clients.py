@@ -29,6 +29,9 @@ class Upstreams:
 
     anthropic: str | None = None
     openai: str | None = None
+    anthropic_in: str = field(default="", compare=False)
+    """The variable or setting that says so, for people."""
+    openai_in: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,17 @@ class Client:
 
     def upstreams(self) -> Upstreams:
         """Raises `ClientError` where requests would not come through a proxy."""
-        return Upstreams(self._given(self.ANTHROPIC), self._given(self.OPENAI))
+        (anthropic, anthropic_in), (openai, openai_in) = self._given(self.ANTHROPIC), self._given(self.OPENAI)
+        return Upstreams(anthropic, openai, anthropic_in, openai_in)
 
     def launch(self, url: str) -> Launch:
         """What to run when the proxy is at `url`."""
         env = self._pointed(self.ANTHROPIC, url) | self._pointed(self.OPENAI, openai_url(url, self.upstreams().openai))
         return Launch(self.argv, env | no_proxy(self.environ))
 
-    def _given(self, names: Sequence[str]) -> str | None:
-        return next((value for name in names if (value := self.environ.get(name, "").strip())), None)
+    def _given(self, names: Sequence[str]) -> tuple[str | None, str]:
+        """The value of the first of these variables that has one, and its name."""
+        return next(((value, name) for name in names if (value := self.environ.get(name, "").strip())), (None, ""))
 
     def _pointed(self, names: Sequence[str], url: str) -> dict[str, str]:
         return {names[0]: url} | {name: url for name in names if self.environ.get(name, "").strip()}
@@ -101,7 +106,8 @@ class ClaudeCode(Client):
                 "the base URL of Claude Code is set by your organization's managed settings, which nothing overrides: "
                 "run claude without cliff"
             )
-        return Upstreams(anthropic=str(env.get("ANTHROPIC_BASE_URL") or "").strip() or None)
+        url = str(env.get("ANTHROPIC_BASE_URL") or "").strip() or None
+        return Upstreams(anthropic=url, anthropic_in="ANTHROPIC_BASE_URL (environment or settings of Claude Code)")
 
     def launch(self, url: str) -> Launch:
         given, arguments, from_file = self._settings()
@@ -118,12 +124,17 @@ class ClaudeCode(Client):
 
     def _env(self) -> dict[str, Any]:
         """The variables as Claude Code sees them."""
-        home = Path(self.environ.get("HOME") or Path.home())
-        user = Path(self.environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
         found: dict[str, Any] = dict(self.environ)
-        for file in (user / "settings.json", Path(".claude/settings.json"), Path(".claude/settings.local.json")):
+        for file in self.files(self.environ):
             found |= _mapping(_json_file(file).get("env"))
         return found | _mapping(self._settings()[0].get("env")) | self._managed()
+
+    @staticmethod
+    def files(environ: Mapping[str, str]) -> tuple[Path, ...]:
+        """Its settings files, each over the one before: the user's, the project's, the user's for the project."""
+        home = Path(environ.get("HOME") or Path.home())
+        user = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+        return user / "settings.json", Path(".claude/settings.json"), Path(".claude/settings.local.json")
 
     def _managed(self) -> dict[str, Any]:
         folders = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))
@@ -160,9 +171,10 @@ class Codex(Client):
             for part in key.split("."):
                 found = _mapping(found).get(part)
             given = found if isinstance(found, str) and found.strip() else None
+        where = f"{key} of Codex"
         if given is None and key == "openai_base_url":
-            given = self._given(self.OPENAI)
-        return Upstreams(openai=given)
+            given, where = self._given(self.OPENAI)
+        return Upstreams(openai=given, openai_in=where)
 
     def launch(self, url: str) -> Launch:
         key = self._key()
@@ -238,12 +250,14 @@ class OpenCode(Client):
     VARIABLE = "OPENCODE_CONFIG_CONTENT"
 
     def upstreams(self) -> Upstreams:
-        options = {name: _mapping(self._provider(name).get("options")) for name in ("anthropic", "openai")}
-        anthropic, openai = (str(options[name].get("baseURL") or "") or None for name in ("anthropic", "openai"))
-        return Upstreams(
-            (anthropic or "").rstrip("/").removesuffix("/v1") or self._given(self.ANTHROPIC),
-            openai or self._given(self.OPENAI),
-        )
+        anthropic, anthropic_in = self._base("anthropic") or self._given(self.ANTHROPIC)
+        openai, openai_in = self._base("openai") or self._given(self.OPENAI)
+        return Upstreams(anthropic and anthropic.rstrip("/").removesuffix("/v1"), openai, anthropic_in, openai_in)
+
+    def _base(self, name: str) -> tuple[str, str] | None:
+        """A provider's base URL of its own, and where it is; None where it has none."""
+        url = _mapping(self._provider(name).get("options")).get("baseURL")
+        return (str(url), f"provider.{name}.options.baseURL of opencode") if url else None
 
     def launch(self, url: str) -> Launch:
         found = self._content()

@@ -22,6 +22,11 @@ def store(environ: Mapping[str, str] = os.environ) -> Path:
     return state(environ) / "proxy.sqlite"
 
 
+def run_log(environ: Mapping[str, str] = os.environ) -> Path:
+    """The log of `cliff run`, unless the settings name another."""
+    return state(environ) / "run.log"
+
+
 def running(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder in which each running proxy of the user says where it is."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")

@@ -31,7 +31,7 @@ class Recorder:
             self._fail(error)
 
     def write(self, account: Account, request: bytes, reply: bytes, action: str, view: View, whole: bool) -> None:
-        """Append one request with its reply. `whole`: all of it was sent; else what the provider reported is of less."""
+        """Append one request with its reply. `whole`: all of it was sent; else what was reported is of less."""
         about = {
             "action": action,
             "whole": whole,

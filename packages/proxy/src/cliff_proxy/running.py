@@ -1,19 +1,29 @@
-"""The user's running proxies: each says in a file where it is, so that `cliff status` and `cliff doctor` find it."""
+"""The user's running proxies: each says in a file where it is, so that `cliff status` and `cliff doctor` find it. And
+what a proxy must not do beside them: take their port, send to one of them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
+import ipaddress
 import json
 import os
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from cliff_proxy import places
+from cliff_proxy import access, places
 from cliff_proxy.access import TOKEN_HEADER
+from cliff_proxy.settings import UPSTREAMS, Settings
+
+EVERYWHERE = ("0.0.0.0", "::")
+"""To listen at: all addresses of this machine; to send to: loopback."""
 
 ANSWER_SECONDS = 5.0
 """For how long a proxy may take to say how it is."""
@@ -86,6 +96,91 @@ def ask(url: str, name: str, token: str | None = None, seconds: float = ANSWER_S
 def is_ours(url: str, seconds: float = 1.0) -> bool:
     """Whether a proxy of ours answers there."""
     return (ask(url, "healthz", seconds=seconds) or {}).get("status") == "ok"
+
+
+def leads_to_ours(url: str) -> bool:
+    """Whether a base URL, whatever its path, leads to a running proxy of ours on this machine. Other machines are not
+    asked."""
+    try:
+        scheme, host, port = _address(url)
+    except ValueError:  # it is no URL
+        return False
+    return _is_here(host) and is_ours(f"{scheme}://{_in_url(host)}:{port}")
+
+
+def check_upstreams(settings: Settings) -> None:
+    """ValueError where an upstream is the proxy itself, which would send each request to itself again and again, or
+    another running proxy of ours, which would compact what this one sent."""
+    for name in UPSTREAMS:
+        url = getattr(settings, name)
+        _, host, port = _address(url)
+        at = f"{_in_url(host)}:{port}"
+        if settings.port and port == settings.port and _is_own(settings, host):
+            raise ValueError(
+                f"{name} is the address of this proxy itself ({at}): set it to the base URL of the API, or choose "
+                "another port"
+            )
+        if leads_to_ours(url):
+            raise ValueError(
+                f"{name} leads to a running cliff proxy ({at}), which would compact a second time: point the client at "
+                f"that one, or set {name} to the base URL of the API"
+            )
+
+
+def listen_problem(settings: Settings) -> str:
+    """Why a proxy of these settings could not listen, tried without taking a connection; empty where it could."""
+
+    async def bind() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            asyncio.Protocol, settings.host, settings.port, reuse_address=os.name != "nt", start_serving=False
+        )
+        server.close()
+
+    try:
+        asyncio.run(bind())
+    except OSError as error:
+        return listen_error(error, settings)
+    return ""
+
+
+def listen_error(error: OSError, settings: Settings) -> str:
+    """What kept a proxy from listening, for people."""
+    if error.errno == errno.EADDRINUSE:
+        url = f"http://127.0.0.1:{settings.port}"
+        who = "another cliff proxy (cliff status)" if is_ours(url) else "another program"
+        return f"port {settings.port} of {settings.host} is taken by {who}"
+    return f"{settings.host}:{settings.port}: {error.strerror or error}"
+
+
+def _address(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a URL; what it may hold of a user and a password is left out."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _is_own(settings: Settings, host: str) -> bool:
+    """Whether a proxy of these settings listens at that host, too."""
+    if settings.host in EVERYWHERE:
+        return _is_here(host)
+    both = access.is_loopback(settings.host) and (access.is_loopback(host) or host in EVERYWHERE)
+    return both or host == settings.host
+
+
+def _is_here(host: str) -> bool:
+    """Whether an address is of this machine: no other can be listened at. Names are not looked up."""
+    if access.is_loopback(host):
+        return True
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        socket.create_server((host, 0), family=family).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _age(path: Path) -> float:

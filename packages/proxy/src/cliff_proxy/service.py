@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cliff_proxy import places, running
+from cliff_proxy.settings import Settings
 
 START_SECONDS = 30.0
 """For how long a new service may take to answer."""
@@ -150,17 +151,21 @@ def log_file() -> Path:
     return places.state() / "proxy.log"
 
 
-def install(under: Manager, config: Path | None, log: Path, url: str) -> None:
-    """Installs, or replaces, the service, and waits until it answers at `url`. Raises `ServiceError` when everything is
-    as it was before again."""
+def install(under: Manager, config: Path | None, log: Path, url: str, settings: Settings) -> None:
+    """Installs, or replaces, the service, and waits until it answers at `url`. `settings`: those that it will have.
+    Raises `ServiceError` when everything is as it was before again."""
     before = under.file.read_bytes() if under.file.exists() else None
-    if before is None and running.is_ours(url):
-        raise ServiceError(f"another cliff proxy runs at {url} (cliff status): stop it, or choose another port")
+    if running.is_ours(url):
+        if before is None:
+            raise ServiceError(f"another cliff proxy runs at {url} (cliff status): stop it, or choose another port")
+    elif problem := running.listen_problem(settings):  # the service would say so in its log, again and again
+        raise ServiceError(f"{problem}: `port` in the file chooses another")
     argv = [sys.executable, "-m", "cliff_core", "serve", "--log", str(log)]
     if config is not None:
         argv += ["--config", str(config)]
     environ = {name: os.environ[name] for name in KEPT_VARIABLES if os.environ.get(name)}
     made_log = not log.exists()
+    said_before = 0 if made_log else log.stat().st_size
     try:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -169,7 +174,7 @@ def install(under: Manager, config: Path | None, log: Path, url: str) -> None:
         under.start()
         _wait(url, under)
     except (OSError, ServiceError) as error:
-        said = _tail(log)
+        said = _tail(log, said_before)
         _undo(under, before)
         if made_log:
             log.unlink(missing_ok=True)
@@ -209,9 +214,12 @@ def _wait(url: str, under: Manager) -> None:
         time.sleep(0.2)
 
 
-def _tail(log: Path) -> str:
+def _tail(log: Path, start: int) -> str:
+    """The last lines that a log got from `start` (bytes) on; an earlier service's would mislead."""
     try:
-        lines = log.read_text(errors="replace").splitlines()[-3:]
+        with log.open("rb") as file:
+            file.seek(start if log.stat().st_size >= start else 0)  # it was rotated
+            lines = file.read().decode(errors="replace").splitlines()[-3:]
     except OSError:
         return ""
     return "; its log ends: " + " | ".join(lines) if lines else ""

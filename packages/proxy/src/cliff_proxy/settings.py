@@ -23,6 +23,9 @@ from cliff_proxy import places
 
 OPENAI = "https://api.openai.com"
 
+UPSTREAMS = ("anthropic_upstream", "openai_upstream", "chatgpt_upstream")
+"""Settings that are base URLs."""
+
 Value = TypeVar("Value")
 
 
@@ -123,11 +126,24 @@ class Settings:
 
 
 def base_url(value: str) -> str:
-    """A base URL without `/v1` and slashes at its end. Raises ValueError where it is none."""
-    parts = urlsplit(value.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("a base URL such as https://api.example.com")
+    """A base URL without `/v1` and slashes at its end. Raises ValueError where it is none: what it must be, and why it
+    is not."""
+    try:
+        parts = urlsplit(value.strip())
+        _ = parts.port
+    except ValueError as error:
+        raise _no_base_url(str(error)) from None
+    if parts.scheme not in ("http", "https"):
+        raise _no_base_url("it does not begin with http:// or https://")
+    if not parts.hostname:
+        raise _no_base_url("it names no host")
+    if parts.query or parts.fragment:
+        raise _no_base_url("it has a query or a fragment")
     return parts.geturl().rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _no_base_url(why: str) -> ValueError:
+    return ValueError(f"a base URL such as https://api.example.com ({why})")
 
 
 # --- Reading values: each takes what TOML gives, or text (a variable, a flag) ------------------------
@@ -195,9 +211,7 @@ def _path(value: Any) -> Path | None:
 READERS: dict[str, Callable[[Any], Any]] = {
     "host": _text,
     "port": _whole(0, 65535),
-    "anthropic_upstream": _url,
-    "openai_upstream": _url,
-    "chatgpt_upstream": _url,
+    **dict.fromkeys(UPSTREAMS, _url),
     "thresholds": _by_model(read_threshold, 'tokens or "auto"', "gpt-5*=64000,claude-haiku-*=auto"),
     "windows": _by_model(_whole(1), "tokens", "gpt-5*=400000,claude-haiku-*=200000"),
     "shadow": _bool,
@@ -284,6 +298,7 @@ def _place(where: str, name: str) -> str:
 
 def _nearest(name: str, prefix: str = "") -> str:
     known = [*NAMES, *OPTIONS]
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    whole = f"{name.lower()}_tokens"  # the flag is `--threshold` for short, and `thresholds` is nearer to that
+    near = [whole] if whole in OPTIONS else difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     shown = [prefix + (n.upper() if prefix else n) for n in near or known]
     return f"; did you mean {shown[0]}?" if near else "; the settings are " + ", ".join(shown)

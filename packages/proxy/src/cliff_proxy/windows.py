@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import TypeVar
 from cliff_core import CliffConfig, decision, prices
 from cliff_core.config import Threshold
 from cliff_proxy.settings import Settings
+
+logger = logging.getLogger("cliff_proxy")
 
 Value = TypeVar("Value")
 
@@ -48,6 +51,8 @@ def plan(settings: Settings, model: str, answer: int | None) -> Plan:
         chosen = settings.config.threshold_tokens
     if chosen is None:
         chosen = max(1, min(THRESHOLD_MOST, math.floor(WINDOW_SHARE * (window or WINDOW_UNKNOWN))))
+        if window is None:
+            _say_unknown(model, chosen)
     # The model's own figure first: some clients ask for another number of tokens at each request, and a session has
     # one plan.
     limit = decision.window_limit(window, most or answer)
@@ -73,6 +78,17 @@ def window_of(windows: Mapping[str, int], model: str) -> tuple[int | None, int |
 @lru_cache(maxsize=256)
 def _lookup(model: str) -> prices.Model | None:
     return prices.lookup(model) if model else None
+
+
+@lru_cache(maxsize=1_000)  # once in the life of a process
+def _say_unknown(model: str, threshold: int) -> None:
+    logger.warning(
+        "model %.120r is in no table: its window is taken to be %d tokens, its threshold is %d; set `windows` or "
+        "`thresholds` for it (litellm in the same environment brings a longer table)",
+        model,
+        WINDOW_UNKNOWN,
+        threshold,
+    )
 
 
 def price_of(model: str) -> prices.Price | None:

@@ -13,10 +13,24 @@ import typer
 from cliff_core import ConfigError
 from cliff_core.commands.options import config_options
 from cliff_core.commands.said import warn
-from cliff_proxy.settings import HELP, Settings
+from cliff_proxy.settings import HELP, UPSTREAMS, Settings
+
+METAVARS = {
+    "host": "ADDRESS",
+    "port": "NUMBER",
+    **dict.fromkeys(UPSTREAMS, "URL"),
+    "thresholds": "GLOB=TOKENS|auto,...",
+    "windows": "GLOB=TOKENS,...",
+    "record": "FOLDER",
+    "store": "FILE|none",
+    "memory_bytes": "BYTES",
+    "log": "FILE",
+}
+"""What a flag takes, for its help; all are read as texts, as the variables are (`Settings.load`)."""
 
 CONFIG = Annotated[
-    Path | None, typer.Option("--config", help="Read this TOML file instead of the user's own (cliff/proxy.toml).")
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Read this TOML file instead of the user's own (cliff/proxy.toml)."),
 ]
 
 
@@ -43,7 +57,10 @@ def _flag(name: str, text: str) -> inspect.Parameter:
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[bool | None if switch else str | None, typer.Option(names, help=text, show_default=False)],
+        annotation=Annotated[
+            bool | None if switch else str | None,
+            typer.Option(names, metavar=METAVARS.get(name), help=text, show_default=False),
+        ],
     )
 
 

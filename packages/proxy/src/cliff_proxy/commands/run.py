@@ -6,12 +6,11 @@ import logging
 import os
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
 from cliff_core.commands.said import say, warn
-from cliff_proxy import access, log, places, running
+from cliff_proxy import log, places, running
 from cliff_proxy.clients import Client, ClientError, Upstreams, client
 from cliff_proxy.commands.options import CONFIG, read_settings, settings_options
 from cliff_proxy.inside import Inside
@@ -53,33 +52,37 @@ def command(
 def _beside(settings: Settings, upstreams: Upstreams) -> Settings:
     """The settings of a proxy for one client: what a person told us of upstreams is over what the client says."""
     changes: dict[str, Any] = {}
-    for name, found in (("anthropic_upstream", upstreams.anthropic), ("openai_upstream", upstreams.openai)):
+    for name, found, where in (
+        ("anthropic_upstream", upstreams.anthropic, upstreams.anthropic_in),
+        ("openai_upstream", upstreams.openai, upstreams.openai_in),
+    ):
         if found is None or name in settings.given:
             continue
         try:
             changes[name] = base_url(found)
-        except ValueError:
-            raise ClientError(f"the base URL of the client cannot be used: {found}") from None
-        if access.is_loopback(urlsplit(found).hostname or "") and running.is_ours(changes[name]):
+        except ValueError as error:
+            raise ClientError(f"{where} must be {error}, not {found!r}") from None
+        if running.leads_to_ours(changes[name]):
             raise ClientError(
                 f"the client is already set to a running cliff proxy ({found}): run it without `cliff run`, or unset "
-                "that base URL"
+                f"{where}"
             )
-    return settings.replace(host="127.0.0.1", port=0, token=None, **changes)
+    settings = settings.replace(host="127.0.0.1", port=0, token=None, **changes)
+    try:
+        running.check_upstreams(settings)
+    except ValueError as error:
+        raise ClientError(str(error)) from None
+    return settings
 
 
 def _log(settings: Settings) -> None:
     """To a file: the terminal is the client's."""
-    path = settings.log or _log_file()
+    path = settings.log or places.run_log()
     try:
         log.set_up(path=path)
     except OSError as error:
         warn(f"there is no log: {path} cannot be written: {error.strerror or error}")
         logging.getLogger("cliff_proxy").addHandler(logging.NullHandler())
-
-
-def _log_file() -> Path:
-    return places.state() / "run.log"
 
 
 def _run(client_: Client, settings: Settings, quiet: bool) -> int:
@@ -97,6 +100,8 @@ def _run(client_: Client, settings: Settings, quiet: bool) -> int:
         if inside.error is not None:
             say("error", "red", f"the proxy cannot start, and {client_.argv[0]} was not run: {inside.error}")
             return 2
+        for problem in (running.ask(inside.url, "status") or {}).get("problems", []):
+            warn(problem)  # now, as it can still be mended: a store or a folder of recordings that cannot be written
         launch = client_.launch(inside.url)
         name = Path(client_.argv[client_.place]).name
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from cliff_core.commands.said import say, stderr
-from cliff_proxy import log, running
+from cliff_proxy import access, log, running
 from cliff_proxy.commands.options import CONFIG, read_settings, settings_options
 from cliff_proxy.process import run
 from cliff_proxy.server import Proxy, serve
@@ -35,31 +35,35 @@ def command(config: CONFIG = None, **options: Any) -> None:
 
         def started(proxy: Proxy) -> None:
             stack.enter_context(running.announced(running.Running(proxy.url, os.getpid(), "serve")))
-            for text in told(proxy.url):
+            for text in told(proxy.url, settings):
                 stderr.print(text, soft_wrap=True, markup=False)
 
         try:
+            running.check_upstreams(settings)
             run(serve(settings, started=started))
         except (OSError, ValueError) as error:
             say("error", "red", f"the proxy cannot start: {_problem(error, settings)}")
             raise typer.Exit(2) from None
 
 
-def told(url: str) -> list[str]:
+def told(url: str, settings: Settings) -> list[str]:
     """How clients are pointed at it."""
-    return [
+    lines = [
         f"cliff proxy at {url}; what it does: cliff status. Clients are pointed at it by",
         f"    ANTHROPIC_BASE_URL={url}",
         f"    OPENAI_BASE_URL={url}/v1",
         f"    codex -c 'openai_base_url=\"{url}/v1\"'",
     ]
+    if not access.is_loopback(settings.host):
+        lines.append(
+            f"Each request needs the token in the header {access.TOKEN_HEADER}, from this machine, too (Claude Code: "
+            f"ANTHROPIC_CUSTOM_HEADERS='{access.TOKEN_HEADER}: TOKEN'; others: docs/proxy.md, section Security)"
+        )
+    return lines
 
 
 def _problem(error: Exception, settings: Settings) -> str:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        url = f"http://127.0.0.1:{settings.port}"
-        who = "another cliff proxy (cliff status)" if running.is_ours(url) else "another program"
-        return f"port {settings.port} of {settings.host} is taken by {who}; choose one with --port"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{settings.host}:{settings.port}: {error.strerror}"
-    return str(error)
+    if not isinstance(error, OSError):
+        return str(error)
+    taken = error.errno == errno.EADDRINUSE
+    return running.listen_error(error, settings) + ("; choose one with --port" if taken else "")

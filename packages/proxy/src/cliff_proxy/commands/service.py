@@ -8,7 +8,7 @@ import typer
 
 from cliff_core.commands.said import say, stderr, warn
 from cliff_core.config import ENV_PREFIX, OPTIONS
-from cliff_proxy import access, service
+from cliff_proxy import access, running, service
 from cliff_proxy.commands.options import CONFIG, read_settings
 from cliff_proxy.commands.serve import told
 from cliff_proxy.settings import NAMES, variable
@@ -41,12 +41,13 @@ def install(config: CONFIG = None) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
     try:
         access.check(settings)
+        running.check_upstreams(settings)
         under = service.manager()
-        service.install(under, config.absolute() if config else None, log, url)
+        service.install(under, config.absolute() if config else None, log, url, settings)
     except (service.ServiceError, ValueError) as error:
         say("error", "red", f"not installed: {error}")
         raise typer.Exit(1) from None
-    for text in (f"installed: {under.file}; log: {log}; undo: cliff service remove", *told(url)):
+    for text in (f"installed: {under.file}; log: {log}; undo: cliff service remove", *told(url, settings)):
         stderr.print(text, soft_wrap=True, markup=False)
 
 
