@@ -1,6 +1,8 @@
 """The block, byte for byte."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cliff_core import tokens
 from cliff_core.block import DIRECTIVES_OPENING, MESSAGE_TOKENS, OPENING, Block, BlockWriter
@@ -18,6 +20,7 @@ from cliff_core.content import (
 from cliff_core.turns import group
 
 TASK = Message("user", (Directive("task"),), 10)
+PINNED = Opaque("tool_reference", 5, pin=True)
 
 
 def model(*contents: Content) -> Message:
@@ -376,3 +379,24 @@ def test_a_pinned_turn_keeps_the_call_that_it_answers_late():
 def test_no_name_of_an_unknown_part_closes_its_tag(kind):
     written = block(model(bash("ls")), tool(ToolResult("r", opaque=(Opaque(kind, 5), Opaque("image", 9)))))
     assert written.text.endswith('<result dropped="1 unknown, 1 image">r</result>\n')
+
+
+STEPS = {
+    "works": [model(Thought("I look."), bash("cat src/a.py", "a")), tool(ToolResult("x" * 501, "a"))],
+    "hears": [model(Thought("So?")), says(Directive("Be quick."), Note("3 left", "counter"))],
+    "sees": [model(Thought("Show me.")), says(Directive("Here."), Opaque("image", 9, pin=True))],
+    "asks": [model(bash("make", "m")), says(Note("it runs", "counter"))],
+    "learns": [model(bash("ls", "b")), tool(ToolResult("done", "m"), ToolResult("", "b", opaque=(PINNED,)))],
+    "compacts": [model(Opaque("compaction", 50, pin=True), Thought("Shorter."))],
+}
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from(sorted(STEPS)), min_size=1), st.integers(0), st.integers(0))))
+def test_a_writer_that_wrote_other_blocks_writes_what_a_new_one_does(drafts):
+    config = CliffConfig.preset("default")
+    writer = BlockWriter(config, len)
+    for names, since, cut in drafts:
+        _, turns = group([TASK, *(message for name in names for message in STEPS[name])])
+        cut %= len(turns) + 1
+        since %= cut + 1
+        assert writer.draft(turns, since, cut) == BlockWriter(config, len).draft(turns, since, cut)

@@ -22,12 +22,14 @@ ours, all tags of that group get a number that it does not hold (`<result-1>`). 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cliff_core.config import CliffConfig
 from cliff_core.content import Content, Directive, Message, Note, Opaque, Thought, ToolCall, ToolResult, Turn
 from cliff_core.names import of_call
+from cliff_core.sequences import common
 from cliff_core.signature import signature
 from cliff_core.turns import Paired, pair
 
@@ -134,7 +136,8 @@ class Draft:
 
 
 class BlockWriter:
-    """Writes blocks for one configuration. Excerpts of a turn are written and counted once.
+    """Writes blocks for one configuration. Excerpts of a turn are written and counted once; a turn that was read for
+    an earlier block is looked at again only if it has something that a later one can show.
 
     Tokens of a block are the sum of the tokens of its parts, each of which ends with a line break: never below
     what its text as a whole has, so that a decision need not count a block again."""
@@ -142,7 +145,13 @@ class BlockWriter:
     def __init__(self, config: CliffConfig, count: Callable[[str], int]) -> None:
         self.config = config
         self._count = count
-        self._digests: dict[int, tuple[Turn, _Digest]] = {}
+        self._turns: list[Turn] = []
+        self._digests: list[_Digest] = []
+        """Of these turns."""
+        self._telling: list[int] = []
+        """Positions of those that have more than names."""
+        self._late: list[bool] = []
+        """Whether they have results of calls that are not theirs; as far as it was asked for."""
         self._excerpts: dict[tuple[int, frozenset[int]], tuple[Turn, Paired, _Excerpts]] = {}
 
     def draft(self, turns: Sequence[Turn], since: int, cut: int, carried_names: Sequence[str] = ()) -> Draft:
@@ -150,23 +159,18 @@ class BlockWriter:
 
         `turns` are all turns known; `carried_names` are those of an earlier index whose turns the host forgot."""
         config = self.config
-        digests = [self._digest(turn) for turn in turns[:cut]]
-        compaction = None  # the newest provider compaction: (turn, message)
-        pins: list[frozenset[int]] = [frozenset()] * cut
+        digests, telling = self._read(turns, cut)
+        pins: dict[int, frozenset[int]] = {}
+        compaction = None  # the turn of the newest provider compaction
         if not config.exact:
-            for position in range(cut - 1, -1, -1):
-                if digests[position].compactions:
-                    compaction = (position, digests[position].compactions[-1])
-                    break
-            pins = [
-                digest.pins | _closure(turn, {compaction[1]})
-                if compaction and compaction[0] == position
-                else digest.pins
-                for position, (turn, digest) in enumerate(zip(turns, digests, strict=False))
-            ]
-        if any(pins):
+            pins = {position: digests[position].pins for position in telling if digests[position].pins}
+            compaction = next((position for position in reversed(telling) if digests[position].compactions), None)
+            if compaction is not None:
+                digest = digests[compaction]
+                pins[compaction] = digest.pins | _closure(turns[compaction], digest.compactions[-1:])
+        if pins and self._any_late(cut):
             _join_late(turns[:cut], pins)
-        first = max(since, compaction[0]) if compaction else since
+        first = since if compaction is None else max(since, compaction)
         window = turns[first:cut]
         # A result whose call stands before a compaction has no place of its own in the block.
         paired = pair(turns[since:cut])[0][first - since :]
@@ -177,18 +181,15 @@ class BlockWriter:
                 before.append(_fenced([("names", {}, "\n" + "\n".join(index) + "\n")]))
         after: list[str] = []
         if config.notes == "newest":
-            after += self._notes(digests)
+            after += self._notes([digests[position] for position in telling])
         if config.pin_directives:
-            directives = self._directives(turns, digests, pins)
+            directives = self._directives(turns, digests, telling, pins)
             if directives:
                 after += [DIRECTIVES_OPENING, *directives]
-        excerpts = tuple(
-            self._turn(turn, pins[first + position], paired[position]) for position, turn in enumerate(window)
-        )
+        excerpts = self._shown(window, [pins.get(position, frozenset()) for position in range(first, cut)], paired)
         ahead: list[tuple[int, Message]] = []
-        if compaction:
-            ahead = _placed(turns[compaction[0] : compaction[0] + 1], [pins[compaction[0]]])
-            pins[compaction[0]] = frozenset()
+        if compaction is not None:
+            ahead = _placed(turns, {compaction: pins.pop(compaction)})
         others = _placed(turns, pins)
         pinned = ahead + others
         return Draft(
@@ -204,10 +205,26 @@ class BlockWriter:
 
     # --- what is looked up in all turns before the cut ---------------------------------------------------
 
+    def _read(self, turns: Sequence[Turn], cut: int) -> tuple[list[_Digest], list[int]]:
+        """Digests of the turns before the cut, and the positions of those that have more than names."""
+        known = common(self._turns, turns[:cut])
+        if known < min(cut, len(self._turns)):
+            del self._turns[known:], self._digests[known:], self._late[known:]
+            del self._telling[bisect_left(self._telling, known) :]
+        for position in range(len(self._turns), cut):
+            digest = self._digest(turns[position])
+            self._turns.append(turns[position])
+            self._digests.append(digest)
+            if digest.directives or digest.notes or digest.pins or digest.compactions:
+                self._telling.append(position)
+        return self._digests[:cut], self._telling[: bisect_left(self._telling, cut)]
+
+    def _any_late(self, cut: int) -> bool:
+        """Whether one of the turns before the cut has results of calls that are not its own."""
+        self._late += [bool(pair([turn])[0][0].orphans) for turn in self._turns[len(self._late) : cut]]
+        return any(self._late[:cut])
+
     def _digest(self, turn: Turn) -> _Digest:
-        known = self._digests.get(turn.number)
-        if known and (known[0] is turn or known[0] == turn):
-            return known[1]
         pins: set[int] = set()
         compactions: list[int] = []
         directives: list[str] = []
@@ -229,9 +246,7 @@ class BlockWriter:
                         pins.add(offset)
                 elif isinstance(content, ToolResult) and any(opaque.pin for opaque in content.opaque):
                     pins.add(offset)
-        digest = _Digest(tuple(directives), tuple(notes), tuple(names), _closure(turn, pins), tuple(compactions))
-        self._digests[turn.number] = (turn, digest)
-        return digest
+        return _Digest(tuple(directives), tuple(notes), tuple(names), _closure(turn, pins), tuple(compactions))
 
     def _names_index(self, digests: Sequence[_Digest], carried: Sequence[str]) -> list[str]:
         """Names by what the turns that used them weigh together, the newest first among equals; then carried ones."""
@@ -262,19 +277,21 @@ class BlockWriter:
         return list(reversed(newest.values()))
 
     def _directives(
-        self, turns: Sequence[Turn], digests: Sequence[_Digest], pins: Sequence[frozenset[int]]
+        self,
+        turns: Sequence[Turn],
+        digests: Sequence[_Digest],
+        telling: Sequence[int],
+        pins: Mapping[int, frozenset[int]],
     ) -> list[str]:
         kept: list[str] = []
         room = self.config.directives_max_chars
-        for turn, digest, pinned in zip(
-            reversed(turns[: len(digests)]), reversed(digests), reversed(pins), strict=True
-        ):
-            texts = digest.directives
-            if texts and pinned:  # a pinned message shows its own words
+        for position in reversed(telling):
+            texts = digests[position].directives
+            if texts and position in pins:  # a pinned message shows its own words
                 texts = tuple(
                     content.text
-                    for offset, message in enumerate(turn.messages)
-                    if offset not in pinned
+                    for offset, message in enumerate(turns[position].messages)
+                    if offset not in pins[position]
                     for content in message.contents
                     if isinstance(content, Directive)
                 )
@@ -287,17 +304,26 @@ class BlockWriter:
 
     # --- excerpts of one turn ----------------------------------------------------------------------------
 
-    def _turn(self, turn: Turn, pinned: frozenset[int], paired: Paired) -> _Excerpts:
-        key = (turn.number, pinned)
-        known = self._excerpts.get(key)
-        # (What a turn shows depends on results that came late, in other turns, as well.)
-        if known and (known[0] is turn or known[0] == turn) and known[1] == paired:
-            return known[2]
-        excerpts = self._write(turn, pinned, paired)
-        self._excerpts[key] = (turn, paired, excerpts)
-        return excerpts
+    def _shown(
+        self, turns: Sequence[Turn], pins: Sequence[frozenset[int]], paired: Sequence[Paired]
+    ) -> tuple[_Excerpts, ...]:
+        shown: dict[int, _Excerpts] = {}
+        written: dict[int, tuple[str, int, int]] = {}
+        for position, (turn, pinned, its) in enumerate(zip(turns, pins, paired, strict=True)):
+            known = self._excerpts.get((turn.number, pinned))
+            # (What a turn shows depends on results that came late, in other turns, as well.)
+            if known and (known[0] is turn or known[0] == turn) and known[1] == its:
+                shown[position] = known[2]
+            else:
+                written[position] = self._write(turn, pinned, its)
+        # All are written before one is counted: turn by turn, both take longer (the processor's caches).
+        for position, (text, results, characters) in written.items():
+            excerpts = shown[position] = _Excerpts(text, self._count(text), results, characters)
+            self._excerpts[turns[position].number, pins[position]] = (turns[position], paired[position], excerpts)
+        return tuple(shown[position] for position in range(len(turns)))
 
-    def _write(self, turn: Turn, pinned: frozenset[int], paired: Paired) -> _Excerpts:
+    def _write(self, turn: Turn, pinned: frozenset[int], paired: Paired) -> tuple[str, int, int]:
+        """Text, results and characters of a turn's excerpts."""
         config = self.config
         parts: list[tuple[str, dict[str, str], str]] = []
         results = characters = position = 0
@@ -333,10 +359,8 @@ class BlockWriter:
                         parts.append(("user", {}, content.text))
                 elif isinstance(content, Note) and config.notes == "all":
                     parts.append(("note", {}, content.text))
-        if not parts:
-            return _Excerpts("", 0, results, characters)
-        text = f"<turn {turn.number}>\n" + _fenced(parts)
-        return _Excerpts(text, self._count(text), results, characters)
+        text = f"<turn {turn.number}>\n" + _fenced(parts) if parts else ""
+        return text, results, characters
 
     def _result(self, result: ToolResult) -> tuple[tuple[str, dict[str, str], str], int]:
         """A result as a part, and how many characters of it are gone."""
@@ -361,16 +385,15 @@ class BlockWriter:
         return ("result", attributes, text), gone
 
 
-def _placed(turns: Sequence[Turn], pins: Sequence[frozenset[int]]) -> list[tuple[int, Message]]:
+def _placed(turns: Sequence[Turn], pins: Mapping[int, frozenset[int]]) -> list[tuple[int, Message]]:
     """Pinned messages with their index in the history, in the order of the view.
 
     A person's attachments first: what begins with the model can follow them in every API, not the reverse."""
     attached: list[tuple[int, Message]] = []
     with_model: list[tuple[int, Message]] = []
-    for turn, offsets in zip(turns, pins, strict=False):
-        if not offsets:
-            continue
-        its = [(turn.start + offset, turn.messages[offset]) for offset in sorted(offsets)]
+    for position in sorted(pins):
+        turn = turns[position]
+        its = [(turn.start + offset, turn.messages[offset]) for offset in sorted(pins[position])]
         (with_model if any(message.role == "model" for _, message in its) else attached).extend(its)
     return attached + with_model
 
@@ -381,6 +404,8 @@ def _closure(turn: Turn, offsets: Iterable[int]) -> frozenset[int]:
     A call or a result takes all of its turn's calls and results with it, since parallel ones share messages. A
     system message takes its whole turn: Anthropic wants it right after a user message and before the model."""
     pins = set(offsets)
+    if not pins:
+        return frozenset()
     if any(turn.messages[offset].role == "system" for offset in pins):
         return frozenset(range(len(turn.messages)))
     if any(_calls_or_returns(turn.messages[offset].contents) for offset in pins):
@@ -388,7 +413,7 @@ def _closure(turn: Turn, offsets: Iterable[int]) -> frozenset[int]:
     return frozenset(pins)
 
 
-def _join_late(turns: Sequence[Turn], pins: list[frozenset[int]]) -> None:
+def _join_late(turns: Sequence[Turn], pins: dict[int, frozenset[int]]) -> None:
     """Add to the pins of each turn what was asked or answered there of a pinned turn's late results."""
     paired, _ = pair(turns)
     place = {id(c): number for number, turn in enumerate(turns) for c in turn.contents() if isinstance(c, ToolResult)}
@@ -399,7 +424,7 @@ def _join_late(turns: Sequence[Turn], pins: list[frozenset[int]]) -> None:
         for result in results
         if place[id(result)] != asked
     ]
-    todo = [number for number, offsets in enumerate(pins) if offsets] if late else []
+    todo = list(pins) if late else []
     while todo:
         number = todo.pop()
         if not any(_calls_or_returns(turns[number].messages[offset].contents) for offset in pins[number]):
@@ -408,8 +433,8 @@ def _join_late(turns: Sequence[Turn], pins: list[frozenset[int]]) -> None:
             if number in link:
                 other = link[1] if link[0] == number else link[0]
                 its = [o for o, m in enumerate(turns[other].messages) if _calls_or_returns(m.contents)]
-                joined = pins[other] | _closure(turns[other], its)
-                if joined != pins[other]:
+                joined = pins.get(other, frozenset()) | _closure(turns[other], its)
+                if joined != pins.get(other):
                     pins[other] = joined
                     todo.append(other)
 
@@ -436,13 +461,14 @@ def _fenced(parts: Sequence[tuple[str, dict[str, str], str]], room: int | None =
 
     With `room`, texts are cut to so many characters."""
     used = {match.group(1) or "0" for _, _, text in parts if "</" in text for match in _CLOSING.finditer(text)}
-    number = next(n for n in range(len(used) + 1) if str(n) not in used)
-    suffix = f"-{number}" if number else ""
+    suffix = ""
+    if "0" in used:
+        suffix = next(f"-{n}" for n in range(1, len(used) + 1) if str(n) not in used)
     lines: list[str] = []
     for tag, attributes, text in parts:
         if room is not None and len(text) > room:
             attributes = {**attributes, "more": str(len(text) - room)}
             text = text[:room]
-        head = "".join(f' {name}="{value}"' for name, value in attributes.items())
+        head = "".join([f' {name}="{value}"' for name, value in attributes.items()])
         lines.append(f"<{tag}{suffix}{head}>{text}</{tag}{suffix}>\n" if text else f"<{tag}{suffix}{head}/>\n")
     return "".join(lines)

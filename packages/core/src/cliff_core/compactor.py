@@ -15,6 +15,7 @@ from cliff_core.config import CliffConfig
 from cliff_core.content import Message, Opaque, Turn, counted
 from cliff_core.decision import Grown, Reason
 from cliff_core.dialects import Dialect
+from cliff_core.sequences import common
 from cliff_core.tokens import Calibration
 from cliff_core.turns import head_end, starts_turn
 
@@ -255,7 +256,7 @@ class Compactor:
         counts = iter(self._count_many(texts))
         for message, (number, known) in zip(new, parts, strict=True):
             if not message.tokens:  # else the dialect counts
-                message = message.with_tokens(MESSAGE_TOKENS + known + sum(next(counts) for _ in range(number)))
+                message = message.with_tokens(MESSAGE_TOKENS + known + sum([next(counts) for _ in range(number)]))
             self._messages.append(message)
             self._prefix.append(self._prefix[-1] + message.tokens)
         if self._head is None:
@@ -272,15 +273,13 @@ class Compactor:
 
     def _same(self, history: list[Any]) -> int:
         """How many of the first messages are those already known, cache markers aside."""
-        start, end = 0, min(len(history), len(self._history))
-        while True:
-            start = _first_difference(history, self._history, start, end)
-            if start == end:
-                return end
-            one, other = self._plain(history[start]), self._plain(self._history[start])
+        same = common(history, self._history)
+        while same < min(len(history), len(self._history)):
+            one, other = self._plain(history[same]), self._plain(self._history[same])
             if self.dialect.canonical(one) != self.dialect.canonical(other):
-                return start
-            start += 1
+                break
+            same = common(history, self._history, same + 1)
+        return same
 
     def _rewind(self, size: int, keep_forced: bool = False) -> None:
         """Forget what depends on messages from index `size` on, a decision at `size` included."""
@@ -571,19 +570,3 @@ def _plain(message: Any) -> Any:
     if isinstance(message, Mapping):
         return dict(message)
     raise TypeError(f"a message is a {type(message).__name__}; pass dicts, or objects with model_dump()")
-
-
-def _first_difference(one: Sequence[Any], other: Sequence[Any], start: int, end: int) -> int:
-    """Index of the first element from `start` to `end` that differs; `end` if none does.
-
-    Slices are compared as a whole, element by element by identity first: a step costs microseconds
-    however long the history is."""
-    if one[start:end] == other[start:end]:
-        return end
-    while end - start > 1:
-        middle = (start + end) // 2
-        if one[start:middle] == other[start:middle]:
-            start = middle
-        else:
-            end = middle
-    return start

@@ -6,6 +6,7 @@ from grouping turns to writing the block, works on these classes and knows no fo
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +104,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         if self.tokens < 0:
-            object.__setattr__(self, "tokens", sum(message.tokens for message in self.messages))
+            object.__setattr__(self, "tokens", sum([message.tokens for message in self.messages]))
 
     @property
     def end(self) -> int:
@@ -136,13 +137,13 @@ def counted(contents: Sequence[Content]) -> tuple[list[str], int]:
     return texts, known
 
 
+compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+"""JSON without spaces and without escapes of non-ASCII characters. (`json.dumps` makes an encoder at each call.)"""
+
+
 def arguments_text(arguments: Mapping[str, Any] | str) -> str:
     """Arguments as the text that is counted: as sent, or as JSON without escapes of non-ASCII characters."""
-    if isinstance(arguments, str):
-        return arguments
-    import json
-
-    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
+    return arguments if isinstance(arguments, str) else compact_json(arguments)
 
 
 # --- people's words and the host's -----------------------------------------------------------------------
@@ -347,7 +348,7 @@ _FAILED = re.compile(
     r"|\[?(?:The command completed|Command finished) with exit code) -?[1-9]"
     r"|^<tool_use_error>|^execution error: |(?:^|\n)aborted by user"
 )
-_FAILED_WORDS = ("code", "status", "tool_use_error", "execution error", "aborted")  # one in each alternative
+_FAILED_WORDS = ("xit", "returncode", "tool_use_error", "execution error", "aborted")  # one in each alternative
 
 
 def looks_failed(text: str) -> bool:
@@ -357,9 +358,11 @@ def looks_failed(text: str) -> bool:
     `returncode`, Codex `Process exited with code`, Claude Code `Exit code`, pi `Command exited with
     code`, OpenHands `The command completed with exit code`, Hermes `"exit_code"`), and a program's
     own output seldom imitates it there."""
-    ends = (text,) if len(text) <= 600 else (text[:300], text[-300:])
-    return any(
+    for end in (text,) if len(text) <= 600 else (text[:300], text[-300:]):
         # Most results have none of these words, and to look for them takes a hundredth of the time.
-        any(word in end for word in _FAILED_WORDS) and _FAILED.search(end) is not None
-        for end in ends
-    )
+        for word in _FAILED_WORDS:
+            if word in end:
+                if _FAILED.search(end):
+                    return True
+                break
+    return False

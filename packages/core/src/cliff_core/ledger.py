@@ -25,6 +25,7 @@ from cliff_core.block import MESSAGE_TOKENS
 from cliff_core.config import CACHE_PRICE_RATIO
 from cliff_core.content import Message, counted
 from cliff_core.dialects import Dialect
+from cliff_core.sequences import common
 
 
 class Meter:
@@ -292,17 +293,3 @@ class Ledger(Account):
             if length < max(len(text), len(its)):
                 break
         return found
-
-
-def common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many messages, or characters, both begin with. Slices are compared whole, by identity first."""
-    if one == other[: len(one)]:  # the usual case: appended to
-        return len(one)
-    least, most = 0, min(len(one), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[least:middle] == other[least:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from cliff_core.content import ToolCall
+from cliff_core.content import ToolCall, compact_json
 
 MARKERS = re.compile(r"…|\[(?:\d+ (?:chars?|items?)|object)\]")
 """All that stands for something left out: `…` (cut here; after a space at the very end: arguments
@@ -280,7 +280,7 @@ def _end(text: str, room: int) -> tuple[list[_Token], bool]:
 def _json(value: Any) -> str:
     """A value's text; empty if JSON cannot express it (a cycle, a key that is no string)."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        return compact_json(value)
     except (TypeError, ValueError, RecursionError):
         return ""
 
@@ -700,7 +700,7 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any] | str:
             return text
         arguments = parsed
     action = arguments.get("action")
-    if isinstance(action, Mapping):
+    if action is not None and isinstance(action, Mapping):
         outer = {key: value for key, value in arguments.items() if key != "action"}
         inner = {key: value for key, value in action.items() if (key, value) != ("type", "exec")}
         return {**outer, **inner}
@@ -721,9 +721,8 @@ def _tool(name: str, arguments: Mapping[str, Any]) -> _Tool:
     tool = _row(name)
     if tool is None:
         return _generic(arguments)
-    if not tool.target or any(key in arguments for key in (*tool.verbs, *tool.target)):
-        return tool
-    return _generic(arguments)
+    fits = not tool.target or not arguments.keys().isdisjoint((*tool.verbs, *tool.target))
+    return tool if fits else _generic(arguments)
 
 
 def _generic(arguments: Mapping[str, Any]) -> _Tool:
@@ -811,7 +810,7 @@ def signature(call: ToolCall, max_chars: int) -> Signature:
 def _render(call: ToolCall, room: int) -> tuple[list[_Token], bool]:
     """The tokens, and whether they are complete. With next to no room they may be too long."""
     arguments = arguments_of(call)
-    if isinstance(arguments, Mapping):
+    if not isinstance(arguments, str):  # a tenth of the time of asking for a `Mapping`
         arguments = {
             str(key): value
             for key, value in arguments.items()
@@ -832,7 +831,7 @@ def _render(call: ToolCall, room: int) -> tuple[list[_Token], bool]:
         return tokens + part, complete and whole
 
     tool = _tool(name, arguments)
-    todo = dict.fromkeys((*(key for key in tool.then if key in arguments), *arguments))
+    todo = dict.fromkeys([*[key for key in tool.then if key in arguments], *arguments])
     for key in tool.verbs:
         word = arguments.get(key)
         if isinstance(word, str) and _VERB.fullmatch(word) and len(word) <= room // 4:
@@ -975,7 +974,7 @@ def paths(call: ToolCall) -> list[str]:
     of one value is bounded: `SCAN_CHARS`, `BODY_SCAN_CHARS`."""
     arguments = arguments_of(call)
     found: list[str] = []
-    if isinstance(arguments, Mapping):
+    if not isinstance(arguments, str):
         for key, value in arguments.items():
             found += _value_paths(str(key), value, 0)
     elif arguments.startswith("{") and (match := _JSON_PATH.search(arguments)):

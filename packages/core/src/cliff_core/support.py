@@ -23,8 +23,9 @@ from operator import is_not
 from typing import Any
 
 from cliff_core.content import Message, ToolCall, ToolResult
-from cliff_core.ledger import Meter, common
+from cliff_core.ledger import Meter
 from cliff_core.names import leaves, names
+from cliff_core.sequences import common
 from cliff_core.signature import signature
 from cliff_core.traces import Session
 from cliff_core.turns import head_end

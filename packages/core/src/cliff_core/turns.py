@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cliff_core.content import Directive, Message, ToolCall, ToolResult, Turn
 
@@ -56,8 +57,7 @@ class Paired:
     orphans: list[ToolResult] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
     id: str
     turn: int
     position: int
