@@ -346,6 +346,7 @@ async def test_a_refusal_is_said_once_to_a_client_that_reads_slowly() -> None:
     connection = Server(answer)()
     connection.connection_made(transport)
     feed(connection, b"GET / HTTP/1.1\r\n\r\n")
+    await settled()
     feed(connection, b"nonsense\r\n\r\n")
     connection.resume_writing()
     await settled()
