@@ -23,8 +23,10 @@ test: test-3.12 test-3.13 test-wheel-3.11 ## all tests on Python 3.12 and 3.13, 
 test-3.12: authors
 	$(IN_ENV) --group test pytest -n auto --dist worksteal
 
+# Without the invariants on long recorded sessions: a fifth of the time, and nothing there depends on the Python.
 test-3.13:
-	HYPOTHESIS_PROFILE=quick scripts/optional 3.13 scripts/in-env 3.13 .venv-3.13 --group test pytest -n auto --dist worksteal
+	HYPOTHESIS_PROFILE=quick scripts/optional 3.13 scripts/in-env 3.13 .venv-3.13 --group test pytest -n auto --dist worksteal \
+	    --ignore tests/properties/test_recorded.py
 
 test-wheel-3.11:
 	HYPOTHESIS_PROFILE=quick scripts/optional 3.11 scripts/test-wheel 3.11
