@@ -2,25 +2,11 @@
 Nothing is measured, a test that hangs is seen."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cliff_core.traces import Session, read, sse, terminus
-
-
-@pytest.fixture
-def lines(tmp_path: Path) -> Any:
-    """Reads what is written as JSON lines."""
-
-    def reading(*values: Any) -> list[Session]:
-        path = tmp_path / "file"
-        path.write_text("".join(json.dumps(value) + "\n" for value in values))
-        return list(read(path))
-
-    return reading
-
+from cliff_core.traces import sse, terminus
 
 CLOSED = "<keystrokes>ls\n</keystrokes>"
 
@@ -51,10 +37,10 @@ def test_terminus_reply_with_many_open_tags(text: str, thought: list[str] | None
         ("<a>(.*?)</a>", "<a>" * 40_000),
     ],
 )
-def test_mini_reply_with_many_open_fences(lines: Any, pattern: str, text: str) -> None:
+def test_mini_reply_with_many_open_fences(sessions: Any, pattern: str, text: str) -> None:
     messages = [{"role": role, "content": text} for role in ("system", "user", "assistant")]
     config = {"agent": {"action_regex": pattern}}
-    (session,) = lines({"info": {"config": config}, "messages": messages})
+    (session,) = sessions({"info": {"config": config}, "messages": messages})
     assert session.messages == messages
 
 
@@ -64,13 +50,13 @@ def claude(number: int, role: str, **more: Any) -> dict[str, Any]:
     return {"type": role, "uuid": f"u{number}", "parentUuid": parent, "sessionId": "s", "message": message, **more}
 
 
-def test_claude_code_long_sidechain_without_an_agent(lines: Any) -> None:
-    (session,) = lines(*(claude(number, "assistant", isSidechain=True) for number in range(20_000)))
+def test_claude_code_long_sidechain_without_an_agent(sessions: Any) -> None:
+    (session,) = sessions(*(claude(number, "assistant", isSidechain=True) for number in range(20_000)))
     assert (session.name, len(session.requests)) == ("s/u0", 20_000)
 
 
-def test_claude_code_many_user_lines_in_a_row(lines: Any) -> None:
-    (session,) = lines(*(claude(number, "user") for number in range(20_000)))
+def test_claude_code_many_user_lines_in_a_row(sessions: Any) -> None:
+    (session,) = sessions(*(claude(number, "user") for number in range(20_000)))
     assert [len(message["content"]) for message in session.messages] == [20_000]
 
 
@@ -81,18 +67,18 @@ def codex(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
 SPOKEN = codex("response_item", {"type": "message", "role": "user", "content": []})
 
 
-def test_codex_many_counts_of_tokens_without_a_request(lines: Any) -> None:
+def test_codex_many_counts_of_tokens_without_a_request(sessions: Any) -> None:
     counts = (
         codex("event_msg", {"type": "token_count", "info": {"total_token_usage": {"input_tokens": number}}})
         for number in range(30_000)
     )
-    (session,) = lines(*[SPOKEN] * 30_000, *counts)
+    (session,) = sessions(*[SPOKEN] * 30_000, *counts)
     assert (len(session.messages), session.requests) == (30_000, [])
 
 
-def test_codex_many_roll_backs(lines: Any) -> None:
+def test_codex_many_roll_backs(sessions: Any) -> None:
     back = codex("event_msg", {"type": "thread_rolled_back", "num_turns": 1})
-    (session,) = lines(*[SPOKEN] * 30_000, *[back] * 29_999)
+    (session,) = sessions(*[SPOKEN] * 30_000, *[back] * 29_999)
     assert len(session.messages) == 1
 
 
@@ -107,42 +93,42 @@ def v0(number: int, call: str, kind: str) -> dict[str, Any]:
     }
 
 
-def test_openhands_v0_many_calls_without_a_result(lines: Any) -> None:
-    (session,) = lines([v0(number, f"c{number}", "action") for number in range(10_000)])
+def test_openhands_v0_many_calls_without_a_result(sessions: Any) -> None:
+    (session,) = sessions([v0(number, f"c{number}", "action") for number in range(10_000)])
     assert [message["content"] for message in session.messages] == ["9999"]  # the last one was still running
     assert len(session.requests) == 10_000
 
 
-def test_openhands_v0_many_calls_with_one_id(lines: Any) -> None:
+def test_openhands_v0_many_calls_with_one_id(sessions: Any) -> None:
     events = [v0(number, "c", kind) for kind in ("action", "observation") for number in range(10_000)]
-    (session,) = lines(events)
+    (session,) = sessions(events)
     assert [message["content"] for message in session.messages[::2]] == [str(number) for number in range(10_000)]
 
 
-def test_openhands_v0_one_reply_of_many_calls(lines: Any) -> None:
+def test_openhands_v0_one_reply_of_many_calls(sessions: Any) -> None:
     action = v0(0, "c0", "action")
     message = action["tool_call_metadata"]["model_response"]["choices"][0]["message"]
     message["tool_calls"] = [{"id": f"c{number}"} for number in range(20_000)]
     results = ({"observation": "run", "tool_call_metadata": {"tool_call_id": f"c{n}"}} for n in range(20_000))
-    (session,) = lines([action, *results])
+    (session,) = sessions([action, *results])
     assert len(session.messages) == 20_001
 
 
-def test_openhands_v1_many_responses(lines: Any) -> None:
+def test_openhands_v1_many_responses(sessions: Any) -> None:
     event = {"kind": "MessageEvent", "source": "agent", "llm_message": {"role": "assistant"}}
-    (session,) = lines([{**event, "llm_response_id": f"r{number}"} for number in range(30_000)])
+    (session,) = sessions([{**event, "llm_response_id": f"r{number}"} for number in range(30_000)])
     assert len(session.requests) == 30_000
 
 
-def test_swe_agent_many_agents_and_a_large_configuration(lines: Any) -> None:
+def test_swe_agent_many_agents_and_a_large_configuration(sessions: Any) -> None:
     config = {"agent": {"model": {"name": "m"}}, "more": ["x"] * 200_000}
     history = [{"role": "user", "content": "T", "agent": f"a{number}"} for number in range(10_000)]
-    found = lines({"trajectory": [], "replay_config": json.dumps(config), "history": history})
+    found = sessions({"trajectory": [], "replay_config": json.dumps(config), "history": history})
     assert [session.model for session in found] == ["m"] * 10_000
 
 
-def test_responses_that_name_the_one_before(lines: Any) -> None:
-    (session,) = lines(
+def test_responses_that_name_the_one_before(sessions: Any) -> None:
+    (session,) = sessions(
         *(
             {
                 "request": {"input": "T", "previous_response_id": f"p{number - 1}"},
@@ -155,8 +141,8 @@ def test_responses_that_name_the_one_before(lines: Any) -> None:
     assert len(session.messages) == 10_000
 
 
-def test_many_sessions_that_begin_alike(lines: Any) -> None:
-    found = lines(
+def test_many_sessions_that_begin_alike(sessions: Any) -> None:
+    found = sessions(
         *(
             {
                 "request": {"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": str(number)}]},

@@ -9,20 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cliff_core.traces import Request, Session, Usage, read
-
-
-@pytest.fixture
-def sessions(tmp_path: Path) -> Any:
-    """Reads a document, or lines if several values are given."""
-
-    def reading(*values: Any) -> list[Session]:
-        path = tmp_path / "file"
-        path.write_text("".join(json.dumps(value) + "\n" for value in values))
-        return list(read(path))
-
-    return reading
-
+from cliff_core.traces import Request, Usage, read
 
 # --- mini-swe-agent ----------------------------------------------------------------------------------------
 

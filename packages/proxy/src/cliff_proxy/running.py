@@ -12,7 +12,7 @@ import os
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -108,10 +108,10 @@ def leads_to_ours(url: str) -> bool:
     return _is_here(host) and is_ours(f"{scheme}://{_in_url(host)}:{port}")
 
 
-def check_upstreams(settings: Settings) -> None:
+def check_upstreams(settings: Settings, names: Iterable[str] = UPSTREAMS) -> None:
     """ValueError where an upstream is the proxy itself, which would send each request to itself again and again, or
     another running proxy of ours, which would compact what this one sent."""
-    for name in UPSTREAMS:
+    for name in names:
         url = getattr(settings, name)
         _, host, port = _address(url)
         at = f"{_in_url(host)}:{port}"

@@ -20,6 +20,7 @@ from cliff_core import CliffConfig, Compactor, Fact, tokens
 from cliff_core.block import MESSAGE_TOKENS
 from cliff_core.content import Message, ToolResult, counted
 from cliff_core.dialects import Dialect, dialect
+from cliff_core.sequences import common
 from cliff_core.turns import head_end
 from cliff_proxy.layouts import Layout, Layouts, quick_hash
 from cliff_proxy.slices import canonical, dumps, loads
@@ -483,19 +484,10 @@ def _shared(one: list[Slice], other: list[Slice]) -> int:
     """How many messages both begin with, cache markers aside."""
     end = min(len(one), len(other))
     start = 0
-    while start < end:
-        if one[start:end] == other[start:end]:  # by identity
-            return end
-        low, high = start, end
-        while high - low > 1:
-            middle = (low + high) // 2
-            if one[low:middle] == other[low:middle]:
-                low = middle
-            else:
-                high = middle
-        if one[low].digest != other[low].digest:
-            return low
-        start = low + 1
+    while (start := common(one, other, start)) < end:  # by identity
+        if one[start].digest != other[start].digest:
+            return start
+        start += 1
     return end
 
 

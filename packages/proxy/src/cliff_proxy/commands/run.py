@@ -14,7 +14,7 @@ from cliff_proxy import log, places, running
 from cliff_proxy.clients import Client, ClientError, Upstreams, client
 from cliff_proxy.commands.options import CONFIG, read_settings, settings_options
 from cliff_proxy.inside import Inside
-from cliff_proxy.settings import Settings, base_url
+from cliff_proxy.settings import UPSTREAMS, Settings, base_url
 from cliff_proxy.summary import line
 from cliff_proxy.supervised import Command, StartError
 
@@ -69,7 +69,7 @@ def _beside(settings: Settings, upstreams: Upstreams) -> Settings:
             )
     settings = settings.replace(host="127.0.0.1", port=0, token=None, **changes)
     try:
-        running.check_upstreams(settings)
+        running.check_upstreams(settings, [name for name in UPSTREAMS if name not in changes])  # the others were asked
     except ValueError as error:
         raise ClientError(str(error)) from None
     return settings
