@@ -36,6 +36,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def in_url(host: str) -> str:
+    """An address or a name as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
 def check(settings: Settings) -> None:
     """ValueError where the settings would serve strangers."""
     if not is_loopback(settings.host) and not settings.token:

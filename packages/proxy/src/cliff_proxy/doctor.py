@@ -208,7 +208,7 @@ def _base_url(where: str, url: str, mend: str) -> Iterator[Finding]:
     host, port = parts.hostname or "", parts.port
     if not access.is_loopback(host) or port is None:
         return
-    at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    at = f"http://{access.in_url(host)}:{port}"
     if running.leads_to_ours(url):
         yield Finding("ok", f"{where} leads to a running cliff proxy")
     elif not _listens(host, port):

@@ -105,7 +105,7 @@ def leads_to_ours(url: str) -> bool:
         scheme, host, port = _address(url)
     except ValueError:  # it is no URL
         return False
-    return _is_here(host) and is_ours(f"{scheme}://{_in_url(host)}:{port}")
+    return _is_here(host) and is_ours(f"{scheme}://{access.in_url(host)}:{port}")
 
 
 def check_upstreams(settings: Settings, names: Iterable[str] = UPSTREAMS) -> None:
@@ -114,7 +114,7 @@ def check_upstreams(settings: Settings, names: Iterable[str] = UPSTREAMS) -> Non
     for name in names:
         url = getattr(settings, name)
         _, host, port = _address(url)
-        at = f"{_in_url(host)}:{port}"
+        at = f"{access.in_url(host)}:{port}"
         if settings.port and port == settings.port and _is_own(settings, host):
             raise ValueError(
                 f"{name} is the address of this proxy itself ({at}): set it to the base URL of the API, or choose "
@@ -177,10 +177,6 @@ def _is_here(host: str) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _age(path: Path) -> float:

@@ -68,7 +68,7 @@ class Proxy:
         host = self.settings.host
         if host in {"0.0.0.0", "::", ""}:
             host = "127.0.0.1" if host != "::" else "::1"
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"http://{access.in_url(host)}:{self.port}"
 
     async def start(self) -> None:
         """Listens. OSError where the address is taken or is not ours."""

@@ -38,7 +38,7 @@ def install(config: CONFIG = None) -> None:
         raise typer.BadParameter("port 0 is another one at each start: a service needs one that clients can be told")
     log = settings.log or service.log_file()
     host = settings.host if access.is_loopback(settings.host) else "127.0.0.1"
-    url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    url = f"http://{access.in_url(host)}:{settings.port}"
     try:
         access.check(settings)
         running.check_upstreams(settings)

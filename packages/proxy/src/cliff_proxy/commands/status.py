@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cliff_core.commands.said import Stream, say
 from cliff_core.wording import counted
-from cliff_proxy import running
+from cliff_proxy import access, running
 from cliff_proxy.commands.options import CONFIG, read_settings
 from cliff_proxy.settings import Settings
 from cliff_proxy.summary import lines
@@ -65,8 +65,8 @@ def command(
 def _candidates(settings: Settings) -> list[running.Running]:
     """The user's own, and the one at the address of the settings, which another user or a container may run."""
     found = running.found()
-    host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
-    url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    host = settings.host if settings.host not in running.EVERYWHERE else "127.0.0.1"
+    url = f"http://{access.in_url(host)}:{settings.port}"
     if settings.port and all(proxy.url != url for proxy in found):
         found.append(running.Running(url, 0, "serve"))
     return found
